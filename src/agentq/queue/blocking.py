@@ -1,0 +1,240 @@
+"""`BlockingQueue`: the same verbs for code without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from agentq.core.durations import seconds
+from agentq.core.errors import QueueClosed, WouldDeadlock
+from agentq.core.job import Job
+from agentq.core.lanes import LaneConfig, LaneStats
+from agentq.core.retention import Retention
+from agentq.core.states import Outcome, State, Transition
+from agentq.queue.handle import Cached, InFlight, JobHandle, Queued
+from agentq.queue.queue import Queue
+
+T = TypeVar("T")
+
+_END: Any = object()
+
+
+class BlockingHandle:
+    """What `BlockingQueue.push` gives to wait for its job, from any thread."""
+
+    __slots__ = ("_handle", "_queue")
+
+    def __init__(self, queue: BlockingQueue, handle: JobHandle) -> None:
+        self._queue = queue
+        self._handle = handle
+
+    @property
+    def key(self) -> str:
+        """The job's key."""
+        return self._handle.key
+
+    def outcome(self, timeout: float | timedelta | None = None) -> Outcome:
+        """Wait for `Completed(output)` or `Failed(reason)`.
+
+        Raises `TimeoutError` after `timeout`, in seconds or as a `timedelta`; the job runs on.
+        Raises `JobLost` when the queue ends before the job does.
+        """
+        return self._queue.call(_awaited(self._handle), timeout)
+
+    def result(self, timeout: float | timedelta | None = None) -> Any:
+        """Wait for the output. Raises `JobFailed`, and what `outcome` raises."""
+        return self._queue.call(self._handle.result(), timeout)
+
+    def __repr__(self) -> str:
+        return repr(self._handle).replace("JobHandle", "BlockingHandle", 1)
+
+
+class BlockingQueue:
+    """A `Queue` with a loop and a thread of its own, for synchronous code.
+
+    Use it as a context manager; its verbs work from any thread, also from inside its jobs that
+    run in threads. Arguments are those of `Queue`; `on_change` is called on the queue's thread.
+    """
+
+    def __init__(
+        self,
+        lanes: Mapping[str, LaneConfig] | None = None,
+        *,
+        retention: Retention | None = None,
+        on_change: Callable[[Transition], object] | None = None,
+    ) -> None:
+        self._queue = Queue(lanes, retention=retention, on_change=on_change)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leave: asyncio.Event | None = None
+        self._lock = threading.Lock()
+        self._calls: set[concurrent.futures.Future[Any]] = set()
+        self._ended = False
+
+    def __enter__(self) -> Self:
+        """Start the thread and open the queue. Raises `QueueClosed` when entered before."""
+        with self._lock:
+            if self._thread is not None or self._ended:
+                raise QueueClosed(
+                    "this queue was entered before; a queue is used once, so make a new one"
+                )
+            ready = threading.Event()
+            self._thread = threading.Thread(
+                target=self._run, args=(ready,), name="agentq loop", daemon=True
+            )
+            self._thread.start()
+        ready.wait()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Drain; on an interrupt, close instead. The thread has ended when this returns."""
+        try:
+            if error is None or isinstance(error, Exception):
+                self.drain()
+        finally:
+            self.close()
+
+    def push(
+        self, job: Job, *, timeout: float | timedelta | None = None
+    ) -> Queued | InFlight | Cached:
+        """As `Queue.push`; the handle's `outcome()` and `result()` block.
+
+        Raises `TimeoutError` when the lane has no room within `timeout`, and leaves nothing
+        behind; and what `Queue.push` raises.
+        """
+        accepted = self.call(self._queue.push(job), timeout)
+        if isinstance(accepted, Cached):
+            return accepted
+        return type(accepted)(BlockingHandle(self, accepted.handle))  # type: ignore[arg-type]
+
+    def push_and_wait(self, job: Job, *, timeout: float | timedelta | None = None) -> Any:
+        """As `Queue.push_and_wait`. Raises `TimeoutError` after `timeout`; the job runs on."""
+        return self.call(self._queue.push_and_wait(job), timeout)
+
+    def map(self, jobs: Iterable[Job]) -> Iterator[tuple[str, Outcome]]:
+        """As `Queue.map`, from an iterable, which is read on the queue's thread."""
+        outcomes = self._queue.map(jobs)
+        try:
+            while True:
+                item = self.call(_next(outcomes))
+                if item is _END:
+                    return
+                yield item
+        finally:
+            if not self._ended:
+                self.call(outcomes.aclose())  # type: ignore[attr-defined]
+
+    def state(self, key: str) -> State | None:
+        """As `Queue.state`."""
+        return self._queue.state(key)
+
+    def stats(self) -> dict[str, LaneStats]:
+        """As `Queue.stats`."""
+        return self._queue.stats()
+
+    def cancel(self, key: str) -> bool:
+        """As `Queue.cancel`."""
+        return self._queue.cancel(key)
+
+    def drain(self, timeout: float | timedelta | None = None) -> None:
+        """As `Queue.drain`."""
+        if timeout is not None:
+            timeout = seconds(timeout, "timeout", zero=True)
+        self.call(self._queue.drain(timeout))
+
+    def close(self) -> None:
+        """As `Queue.close`, and end the thread.
+
+        Waits for the thread, unless called from it or from a job; may be repeated.
+        """
+        self._queue.close()
+        with self._lock:
+            loop, leave, thread = self._loop, self._leave, self._thread
+            if thread is None:
+                self._ended = True
+        if loop is not None and leave is not None:
+            try:
+                loop.call_soon_threadsafe(leave.set)
+            except RuntimeError:  # the loop has ended
+                pass
+        if thread is not None and thread is not threading.current_thread() and not _in_job():
+            thread.join()
+
+    def call(self, coroutine: Coroutine[Any, Any, T], timeout: float | timedelta | None = None) -> T:
+        """Run a coroutine on the queue's loop and wait for it; it is cancelled on `timeout`."""
+        try:
+            limit = None if timeout is None else seconds(timeout, "timeout", zero=True)
+            future = self._submit(coroutine)
+        except BaseException:
+            coroutine.close()
+            raise
+        try:
+            return future.result(limit)
+        except concurrent.futures.CancelledError:
+            raise QueueClosed("the queue was closed meanwhile") from None
+        except TimeoutError:
+            if future.done() and not future.cancelled():
+                return future.result()
+            raise TimeoutError(f"not there within {limit:g} s") from None
+        finally:
+            future.cancel()
+
+    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        if threading.current_thread() is self._thread:
+            raise WouldDeadlock(
+                "a BlockingQueue was called on its own loop's thread, which it would block; "
+                "inside a coroutine job or on_change, start a thread or use a synchronous job"
+            )
+        with self._lock:
+            if self._loop is None:
+                raise QueueClosed("the queue is not open yet; use it inside 'with queue:'")
+            if self._ended:
+                raise QueueClosed("the queue is closed and takes no more work")
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
+        return future
+
+    def _run(self, ready: threading.Event) -> None:
+        try:
+            asyncio.run(self._main(ready))
+        finally:
+            with self._lock:
+                self._ended = True
+            # A call handed over in the loop's last moment would never be run.
+            for future in list(self._calls):
+                future.cancel()
+            ready.set()
+
+    async def _main(self, ready: threading.Event) -> None:
+        self._leave = asyncio.Event()
+        async with self._queue:
+            with self._lock:
+                self._loop = asyncio.get_running_loop()
+            ready.set()
+            await self._leave.wait()
+            await self._queue.close()
+
+
+async def _awaited(handle: JobHandle) -> Outcome:
+    return await handle
+
+
+async def _next(outcomes: Any) -> Any:
+    return await anext(outcomes, _END)
+
+
+def _in_job() -> bool:
+    from agentq.queue.context import running_entry
+
+    return running_entry.get() is not None

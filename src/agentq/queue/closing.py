@@ -1,0 +1,120 @@
+"""How a queue opens, drains and closes, and how it notices that its loop is going away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import Future
+from asyncio.events import _get_running_loop
+from typing import TYPE_CHECKING
+
+from agentq.core.errors import QueueClosed, WouldDeadlock
+from agentq.queue.stage import Stage
+from agentq.queue.waiters import wait_on
+
+if TYPE_CHECKING:
+    from agentq.queue.scheduler import Scheduler
+
+log = logging.getLogger("agentq")
+
+CLEANUP_SECONDS = 1.0
+"""How long cancelled jobs may clean up before they are given up."""
+
+
+def enter(scheduler: Scheduler) -> None:
+    """Open the queue on the running loop and start its keeper."""
+    with scheduler.lock:
+        if scheduler.stage is not Stage.NEW:
+            raise QueueClosed(
+                "this queue was entered before; a queue is used once, so make a new one"
+            )
+        loop = asyncio.get_running_loop()
+        scheduler.bind(loop)
+        scheduler.keeper = loop.create_task(_keep(scheduler), name="agentq keeper")
+
+
+async def _keep(scheduler: Scheduler) -> None:
+    """Live as long as the queue. A loop that shuts down cancels all tasks, this one among them:
+    that is how the queue learns of it and lets no handle hang."""
+    try:
+        assert scheduler.ended is not None
+        await scheduler.ended
+    except asyncio.CancelledError:
+        scheduler.close("its event loop is shutting down")
+        raise
+
+
+async def drain(scheduler: Scheduler, timeout: float | None) -> None:
+    """Let everything accepted finish, within `timeout` seconds, then close."""
+    if scheduler.owner() is not None:
+        raise WouldDeadlock("a job cannot drain its own queue: it would wait for itself")
+    with scheduler.lock:
+        if scheduler.stage is Stage.NEW:
+            scheduler.stage = Stage.CLOSED
+        if scheduler.stage is Stage.OPEN:
+            scheduler.stage = Stage.DRAINING
+    scheduler.refuse_waiting()
+    try:
+        await asyncio.wait_for(_idle(scheduler), timeout)
+    except TimeoutError:
+        pass
+    finally:
+        scheduler.close()
+        limit(scheduler)
+        await rest(scheduler)
+
+
+async def rest(scheduler: Scheduler) -> None:
+    """Wait until a closed queue has nothing in flight and its cancelled jobs have cleaned up."""
+    if scheduler.stage is Stage.NEW or scheduler.owner() is not None:
+        return  # never opened; or called by a job, which is among those being cancelled
+    await _idle(scheduler)
+    if _get_running_loop() is not scheduler.home:
+        return
+    with scheduler.lock:
+        tasks = [entry.task for entry in scheduler.lingering.values() if entry.task is not None]
+        if scheduler.keeper is not None and scheduler.keeper is not asyncio.current_task():
+            tasks.append(scheduler.keeper)
+    if tasks:
+        _, left = await asyncio.wait(tasks, timeout=CLEANUP_SECONDS)
+        if left:
+            names = ", ".join(repr(task.get_name()) for task in left)
+            log.warning("closed, but jobs that were given up have not ended: %s", names)
+
+
+def limit(scheduler: Scheduler) -> None:
+    """Give up, after a while, the jobs that do not end although they were cancelled."""
+    if not scheduler.ledger.live or scheduler.home.is_closed():
+        return
+    if _get_running_loop() is scheduler.home:
+        scheduler.home.call_later(CLEANUP_SECONDS, _give_up, scheduler)
+    else:
+        try:
+            scheduler.home.call_soon_threadsafe(limit, scheduler)
+        except RuntimeError:  # closed meanwhile
+            return
+
+
+def _give_up(scheduler: Scheduler) -> None:
+    keys = scheduler.give_up("it was cancelled and did not end")
+    if keys:
+        log.warning(
+            "closed, but %d cancelled jobs have not ended: %s",
+            len(keys),
+            ", ".join(repr(key) for key in keys[:10]),
+        )
+
+
+async def _idle(scheduler: Scheduler) -> None:
+    """Wait until nothing is in flight."""
+    while True:
+        future: Future[None] = asyncio.get_running_loop().create_future()
+        with scheduler.lock:
+            if not scheduler.ledger.live:
+                return
+            scheduler.idlers.add(future)
+        try:
+            await wait_on(future, scheduler.home)
+        finally:
+            scheduler.idlers.discard(future)
+

@@ -1,0 +1,46 @@
+"""`current()`: what a job can know about itself."""
+
+import hashlib
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from agentq.queue.entry import Entry
+
+running_entry: ContextVar[Entry | None] = ContextVar("agentq_running_entry", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """The job that is running here.
+
+    Attributes:
+        key: its key.
+        lane: its lane.
+        attempt: which try this is, from 1.
+        token: the same for every attempt of this call, and for no other call: hand it to the
+            API being called as its idempotency key.
+    """
+
+    key: str
+    lane: str
+    attempt: int
+    token: str
+
+
+def current() -> JobContext:
+    """Return the context of the job that this code runs in.
+
+    Works in the job's own task, in tasks it started, and in the thread of a synchronous job.
+    Raises `LookupError` outside of any job.
+    """
+    entry = running_entry.get()
+    if entry is None:
+        raise LookupError("current() was called outside of a job: no job is running here")
+    return JobContext(entry.key, entry.lane.name, entry.attempt, _token(entry))
+
+
+def _token(entry: Entry) -> str:
+    digest = hashlib.blake2b(b"agentq token", digest_size=16)
+    digest.update(entry.job.fingerprint or bytes(16))
+    digest.update(entry.key.encode())
+    return digest.hexdigest()

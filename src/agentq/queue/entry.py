@@ -1,0 +1,120 @@
+"""`Entry`: everything the queue knows about one key in flight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from agentq.core.job import Job
+from agentq.core.states import Completed, Failed, Pending, Processing
+
+if TYPE_CHECKING:
+    from agentq.queue.lane import Lane
+    from agentq.queue.lending import Wait
+
+State = type[Pending] | type[Processing] | type[Completed] | type[Failed]
+
+
+class Phase(Enum):
+    """Where an entry is. Finer than its state: the first three are all `Pending`."""
+
+    ADMITTING = "waits for a place in its lane"
+    WAITING = "has a place, waits for a permit"
+    BACKOFF = "waits for its next try"
+    RUNNING = "its code runs"
+    SETTLED = "its outcome is known"
+    WITHDRAWN = "its push was cancelled; nothing is left of it"
+
+
+class Stop(Enum):
+    """Why a run is being ended from outside."""
+
+    CANCEL = "cancelled"
+    TIMEOUT = "timed out"
+    CLOSE = "the queue closed before the job ended"
+
+
+ADMITTING, WAITING, BACKOFF = Phase.ADMITTING, Phase.WAITING, Phase.BACKOFF
+RUNNING, SETTLED, WITHDRAWN = Phase.RUNNING, Phase.SETTLED, Phase.WITHDRAWN
+
+
+class Entry:
+    """One claim on a key, from the push that made it to its outcome.
+
+    Only code that holds the scheduler's lock writes to it. A settled entry is dropped from the
+    state map; handles may hold on to it.
+    """
+
+    __slots__ = (
+        "admission",
+        "attempt",
+        "context",
+        "demand",
+        "error",
+        "guard",
+        "holding",
+        "job",
+        "joined",
+        "key",
+        "lane",
+        "lost",
+        "opened",
+        "output",
+        "phase",
+        "reason",
+        "stop",
+        "successor",
+        "task",
+        "thread",
+        "timer",
+        "waiters",
+        "waits",
+        "waiting",
+    )
+
+    def __init__(self, key: str, job: Job, lane: Lane, context: Context) -> None:
+        self.key = key
+        self.job = job
+        self.lane = lane
+        self.context = context
+        self.phase = ADMITTING
+        self.attempt = 0
+        # How it ended.
+        self.output: Any = None
+        self.reason: str | None = None
+        self.error: BaseException | None = None
+        self.lost = False
+        # Its run. `holding` is true from the start of a run until its code has really stopped.
+        self.task: asyncio.Task[None] | None = None
+        self.guard: Callable[[asyncio.Task[None]], None] | None = None
+        self.thread = False
+        self.holding = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.stop: Stop | None = None
+        # Who waits for it: the pusher waiting for room, callers outside jobs, jobs and maps.
+        self.admission: asyncio.Future[None] | Wait | None = None
+        self.joined = False
+        self.waiters: set[asyncio.Future[None]] | None = None
+        self.waits: set[Wait] | None = None
+        self.demand = 0
+        # What it waits for itself, and how many of its tasks are suspended doing so.
+        self.opened: set[Wait] | None = None
+        self.waiting = 0
+        # The next claim on the key, when this one's code outlives its outcome.
+        self.successor: Entry | None = None
+
+    @property
+    def state(self) -> State:
+        """The class of the key's state."""
+        if self.phase is RUNNING:
+            return Processing
+        if self.phase is SETTLED:
+            return Completed if self.reason is None else Failed
+        return Pending
+
+    def outcome(self) -> Completed | Failed:
+        """The outcome of a settled entry that is not lost."""
+        return Completed(self.output) if self.reason is None else Failed(self.reason)

@@ -1,0 +1,102 @@
+"""`JobHandle`, and what a push is answered with."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from agentq.core.errors import JobFailed, JobLost, QueueClosed
+from agentq.core.states import Outcome
+from agentq.queue.entry import SETTLED, Entry
+from agentq.queue.suspension import for_outcome
+
+if TYPE_CHECKING:
+    from agentq.queue.scheduler import Scheduler
+
+
+class JobHandle:
+    """What a push gives to wait for its job. Await it as often as you like, on any event loop.
+
+    Cancelling a wait disturbs neither the job nor others who wait for it.
+    """
+
+    __slots__ = ("_entry", "_scheduler")
+
+    def __init__(self, scheduler: Scheduler, entry: Entry) -> None:
+        self._scheduler = scheduler
+        self._entry = entry
+
+    @property
+    def key(self) -> str:
+        """The job's key."""
+        return self._entry.key
+
+    def __await__(self) -> Generator[Any, None, Outcome]:
+        """Wait for the outcome, `Completed(output)` or `Failed(reason)`.
+
+        Raises `JobLost` when the queue ends before the job does, and `WouldDeadlock` when a job
+        would wait for itself.
+        """
+        yield from self._settle().__await__()
+        return self._entry.outcome()
+
+    async def result(self) -> Any:
+        """Wait for the output.
+
+        Raises `JobFailed` (from the job's own exception), and what awaiting the handle raises.
+        """
+        await self._settle()
+        return output_of(self._entry)
+
+    async def _settle(self) -> None:
+        entry = self._entry
+        if entry.phase is not SETTLED:
+            try:
+                await for_outcome(self._scheduler, entry)
+            except QueueClosed as error:
+                raise JobLost(entry.key, str(error)) from None
+        if entry.lost:
+            raise lost_error(entry)
+
+    def __repr__(self) -> str:
+        return f"<JobHandle {self._entry.key!r} {self._entry.state.__name__}>"
+
+
+def output_of(entry: Entry) -> Any:
+    """The output of a settled entry. Raises `JobFailed` or `JobLost`."""
+    if entry.reason is None:
+        return entry.output
+    if entry.lost:
+        raise lost_error(entry)
+    raise JobFailed(entry.key, entry.reason) from entry.error
+
+
+def lost_error(entry: Entry) -> JobLost:
+    """The error that tells of a lost job."""
+    assert entry.reason is not None
+    return JobLost(entry.key, entry.reason.removeprefix("lost: "))
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The push made new work."""
+
+    handle: JobHandle
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """The key is in flight already; this push has joined its job."""
+
+    handle: JobHandle
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """The key has completed before; nothing runs."""
+
+    output: Any
+
+
+Accepted: TypeAlias = Queued | InFlight | Cached

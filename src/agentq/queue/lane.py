@@ -1,0 +1,174 @@
+"""`Lane`: who may wait and who may run. Pure bookkeeping, called with the lock held.
+
+A lane's numbers, at every moment:
+
+    running              jobs whose code has started and not stopped; each has a permit, its own
+                         or a lent one
+    lent                 those of them that wait for other jobs
+    running - lent       those that execute their own code: never more than `permits`
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from agentq.core.lanes import LaneConfig, LaneStats
+from agentq.queue.entry import ADMITTING, WAITING, Entry
+
+if TYPE_CHECKING:
+    from agentq.queue.lending import Wait
+
+_STALE_ALLOWED = 64
+
+
+class Lane:
+    """One lane. Entries leave its deques lazily: what is no longer in the right phase is skipped."""
+
+    __slots__ = (
+        "_demanded",
+        "_line",
+        "_places",
+        "admitting",
+        "cached",
+        "capacity",
+        "completed",
+        "failed",
+        "joined",
+        "lent",
+        "name",
+        "permits",
+        "resuming",
+        "retrying",
+        "room_demand",
+        "running",
+        "waiting",
+    )
+
+    def __init__(self, name: str, config: LaneConfig) -> None:
+        self.name = name
+        self.capacity = config.capacity
+        self.permits = config.permits
+        self.running = 0
+        self.lent = 0
+        self.waiting = 0
+        self.retrying = 0
+        self.completed = self.failed = self.joined = self.cached = 0
+        self.admitting = 0
+        self.resuming: deque[Wait] = deque()
+        self.room_demand = 0
+        self._line: deque[Entry] = deque()
+        self._places: deque[Entry] = deque()
+        self._demanded: deque[Entry] = deque()
+
+    def is_free(self) -> bool:
+        """Tell whether a new job may start at once: a permit is free and nobody is ahead."""
+        return (
+            self.running < self.permits
+            and not self.waiting
+            and not self.admitting
+            and not self.resuming
+        )
+
+    def has_queue(self) -> bool:
+        """Tell whether anyone waits for this lane's places or permits."""
+        return bool(self.waiting or self.admitting or self.resuming)
+
+    def line_up(self, entry: Entry) -> None:
+        """Let `entry` wait for a place, behind those that wait already."""
+        entry.phase = ADMITTING
+        self.admitting += 1
+        self._line.append(entry)
+
+    def leave(self, entry: Entry) -> None:
+        """Take `entry` out of the line; the caller changes its phase."""
+        self.admitting -= 1
+        if len(self._line) > 2 * self.admitting + _STALE_ALLOWED:
+            self._line = deque(
+                other for other in self._line if other.phase is ADMITTING and other is not entry
+            )
+
+    def lined_up(self) -> list[Entry]:
+        """Those that wait for a place, in order."""
+        return [entry for entry in self._line if entry.phase is ADMITTING]
+
+    def place(self, entry: Entry) -> None:
+        """Give `entry` a place."""
+        entry.phase = WAITING
+        self.waiting += 1
+        self._places.append(entry)
+        if entry.demand:
+            self._demanded.append(entry)
+
+    def unplace(self, entry: Entry) -> None:
+        """Take back the place of `entry`; the caller changes its phase."""
+        self.waiting -= 1
+        if len(self._places) > 2 * self.waiting + _STALE_ALLOWED:
+            self._places = deque(
+                other for other in self._places if other.phase is WAITING and other is not entry
+            )
+
+    def want(self, entry: Entry) -> None:
+        """Note that a job waits for `entry`, so that it may run on a lent permit."""
+        if entry.phase is WAITING:
+            self._demanded.append(entry)
+
+    def next_admitted(self) -> Entry | None:
+        """The next entry to be given a place, or None when there is no room or nobody waits."""
+        while self.admitting and self.waiting < self.capacity:
+            entry = self._line.popleft()
+            if entry.phase is ADMITTING:
+                self.admitting -= 1
+                return entry
+        return None
+
+    def next_resumed(self) -> Wait | None:
+        """The next wait of a job that wants its permit back, if one can be had."""
+        while self.resuming and self.running - self.lent < self.permits:
+            wait = self.resuming.popleft()
+            if wait.resuming and wait.future is not None:
+                return wait
+        return None
+
+    def next_started(self) -> Entry | None:
+        """The next entry to run, or None. Its place is taken back; the caller starts it.
+
+        On a free permit the oldest runs. On a permit lent by a waiting job, only a job that some
+        job waits for, or the oldest while some job waits for room in this lane.
+        """
+        if not self.waiting or self.running - self.lent >= self.permits:
+            return None
+        if self.running < self.permits:
+            entry = self._oldest()
+        else:
+            while self._demanded:
+                entry = self._demanded.popleft()
+                if entry.phase is WAITING and entry.demand:
+                    break
+            else:
+                if not self.room_demand:
+                    return None
+                entry = self._oldest()
+        self.unplace(entry)
+        return entry
+
+    def _oldest(self) -> Entry:
+        while True:
+            entry = self._places.popleft()
+            if entry.phase is WAITING:
+                return entry
+
+    def stats(self) -> LaneStats:
+        """The numbers of this moment."""
+        return LaneStats(
+            waiting=self.waiting,
+            running=self.running - self.lent,
+            capacity=self.capacity,
+            permits=self.permits,
+            completed=self.completed,
+            failed=self.failed,
+            joined=self.joined,
+            cached=self.cached,
+            lending=self.lent,
+            retrying=self.retrying,
+        )

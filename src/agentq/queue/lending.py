@@ -1,0 +1,209 @@
+"""Nested work: how a job that waits for other jobs lends its permit to what it waits for.
+
+The reasoning, why this cannot deadlock and why the limit holds, is in
+docs/decisions/0003-lending.md. Everything here is called with the scheduler's lock held.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections import deque
+
+from agentq.core.errors import WouldDeadlock
+from agentq.queue.entry import RUNNING, Entry
+from agentq.queue.waiters import wake
+
+
+class Wait:
+    """One place in some code that waits for jobs, or for room for one.
+
+    Attributes:
+        owner: the running job whose code this is; None outside of jobs.
+        targets: the entries waited for that are not settled yet.
+        settled: those that have settled and were not collected yet.
+        admitting: the entry whose push waits here for room.
+        nudged: something else happened that the waiting code wants to look at.
+        future: what the waiting task is suspended in; None when it is not suspended.
+        resuming: what was waited for is there, and the owner waits to have its permit back.
+    """
+
+    __slots__ = ("admitting", "future", "nudged", "owner", "resuming", "settled", "targets")
+
+    def __init__(self, owner: Entry | None) -> None:
+        self.owner = owner
+        self.targets: set[Entry] = set()
+        self.settled: deque[Entry] = deque()
+        self.admitting: Entry | None = None
+        self.nudged = False
+        self.future: Future[None] | None = None
+        self.resuming = False
+        if owner is not None:
+            if owner.opened is None:
+                owner.opened = set()
+            owner.opened.add(self)
+
+    def has_news(self) -> bool:
+        """Tell whether there is something to look at, so that nobody need be suspended."""
+        return bool(self.settled) or self.nudged
+
+
+def watch(wait: Wait, target: Entry) -> None:
+    """Add a target. Raises `WouldDeadlock` when it could never settle before the owner ends."""
+    owner = wait.owner
+    if owner is not None:
+        if _reaches(target, owner):
+            raise WouldDeadlock(
+                f"job {owner.key!r} would wait for itself: it waits for {target.key!r}, which "
+                "is this job or waits for it"
+            )
+        target.demand += 1
+        target.lane.want(target)
+    wait.targets.add(target)
+    if target.waits is None:
+        target.waits = set()
+    target.waits.add(wait)
+
+
+def unwatch(wait: Wait, target: Entry) -> None:
+    """Take a target away."""
+    if target not in wait.targets:
+        return
+    wait.targets.discard(target)
+    if target.waits is not None:
+        target.waits.discard(wait)
+    if wait.owner is not None:
+        target.demand -= 1
+
+
+def suspend(wait: Wait, future: Future[None]) -> None:
+    """The waiting code stops here; a job's first such wait lends its permit."""
+    wait.future = future
+    owner = wait.owner
+    if owner is None:
+        return
+    if wait.admitting is not None:
+        wait.admitting.lane.room_demand += 1
+    owner.waiting += 1
+    if owner.waiting == 1:
+        owner.lane.lent += 1
+
+
+def settled(target: Entry) -> None:
+    """Tell the waits for `target` that it has settled."""
+    waits, target.waits = target.waits, None
+    if waits is None:
+        return
+    for wait in waits:
+        wait.targets.discard(target)
+        if wait.owner is not None:
+            target.demand -= 1
+        wait.settled.append(target)
+        resume(wait)
+
+
+def resume(wait: Wait) -> None:
+    """Let the waiting code go on, once its job has its permit back.
+
+    A job of which another task is still waiting goes on without: it counts as waiting until the
+    last of its waits is over.
+    """
+    if wait.future is None or wait.resuming:
+        return
+    owner = wait.owner
+    if owner is not None and owner.waiting == 1:
+        lane = owner.lane
+        if lane.running - lane.lent >= lane.permits:
+            wait.resuming = True
+            lane.resuming.append(wait)
+            return
+    release(wait)
+
+
+def admitted(wait: Wait) -> None:
+    """Tell a wait that the entry it had no room for has a place now, or never will."""
+    if wait.future is not None and wait.owner is not None and wait.admitting is not None:
+        wait.admitting.lane.room_demand -= 1
+    wait.admitting = None
+    wait.nudged = True
+    resume(wait)
+
+
+def release(wait: Wait) -> None:
+    """Let the waiting code go on now, whatever permits there are."""
+    future, wait.future = wait.future, None
+    assert future is not None
+    _leave(wait)
+    wake(future)
+
+
+def abandon(wait: Wait, replacement: Future[None]) -> bool:
+    """The waiting code was cancelled. True when it may go on now.
+
+    A job that is being ended cleans up at once. Any other waits on `replacement` for its permit,
+    as a condition variable waits for its lock.
+    """
+    if wait.future is None:
+        return True
+    wait.future = replacement
+    owner = wait.owner
+    if owner is None or owner.stop is not None or owner.phase is not RUNNING:
+        wait.future = None
+        _leave(wait)
+        return True
+    resume(wait)
+    return wait.future is None
+
+
+def close(wait: Wait) -> None:
+    """The waiting code will not wait here again."""
+    for target in list(wait.targets):
+        unwatch(wait, target)
+    if wait.owner is not None and wait.owner.opened is not None:
+        wait.owner.opened.discard(wait)
+
+
+def disown(owner: Entry) -> None:
+    """A job's code has stopped; what tasks it left behind wait on as nobody's."""
+    if owner.opened is None:
+        return
+    if owner.waiting:
+        owner.lane.lent -= 1
+        owner.waiting = 0
+    for wait in owner.opened:
+        for target in wait.targets:
+            target.demand -= 1
+        if wait.future is not None and wait.admitting is not None:
+            wait.admitting.lane.room_demand -= 1
+        wait.owner = None
+        if wait.resuming:
+            wait.resuming = False
+            release(wait)
+    owner.opened = None
+
+
+def _leave(wait: Wait) -> None:
+    wait.resuming = False
+    owner = wait.owner
+    if owner is None:
+        return
+    if wait.admitting is not None:
+        wait.admitting.lane.room_demand -= 1
+    owner.waiting -= 1
+    if owner.waiting == 0:
+        owner.lane.lent -= 1
+
+
+def _reaches(start: Entry, goal: Entry) -> bool:
+    """Tell whether `start` is `goal`, or waits for it directly or through others."""
+    seen = {start}
+    pending = [start]
+    while pending:
+        entry = pending.pop()
+        if entry is goal:
+            return True
+        for wait in entry.opened or ():
+            for target in wait.targets:
+                if target not in seen:
+                    seen.add(target)
+                    pending.append(target)
+    return False

@@ -1,0 +1,114 @@
+"""Where code is suspended: for room, for one job, for any of several."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from typing import TYPE_CHECKING
+
+from agentq.queue import lending
+from agentq.queue.entry import ADMITTING, SETTLED, Entry
+from agentq.queue.lending import Wait
+from agentq.queue.waiters import wait_on
+
+if TYPE_CHECKING:
+    from agentq.queue.scheduler import Scheduler
+
+
+async def for_room(scheduler: Scheduler, entry: Entry) -> None:
+    """Wait until the lane has taken `entry`, or it has ended otherwise.
+
+    Cancelled, it withdraws the claim and leaves nothing of it, unless others have joined it.
+    """
+    owner = scheduler.owner()
+    try:
+        if owner is None:
+            future = asyncio.get_running_loop().create_future()
+            with scheduler.lock:
+                if entry.phase is not ADMITTING:
+                    return
+                entry.admission = future
+            await wait_on(future, scheduler.home)
+        else:
+            wait = Wait(owner)
+            with scheduler.lock:
+                if entry.phase is not ADMITTING:
+                    return
+                entry.admission = wait
+                wait.admitting = entry
+            try:
+                await for_news(scheduler, wait)
+            finally:
+                with scheduler.lock:
+                    lending.close(wait)
+    except BaseException:
+        scheduler.withdraw(entry)
+        raise
+
+
+async def for_outcome(scheduler: Scheduler, entry: Entry) -> None:
+    """Wait until `entry` has settled.
+
+    Inside a job, its permit is lent meanwhile. Raises `WouldDeadlock` when the job would wait for
+    itself, and `QueueClosed` when the queue's loop has stopped and this runs on another.
+    """
+    owner = scheduler.owner()
+    if owner is None:
+        future: Future[None] = asyncio.get_running_loop().create_future()
+        with scheduler.lock:
+            if entry.phase is SETTLED:
+                return
+            if entry.waiters is None:
+                entry.waiters = {future}
+            else:
+                entry.waiters.add(future)
+        try:
+            await wait_on(future, scheduler.home)
+        finally:
+            if entry.waiters is not None:
+                with scheduler.lock:
+                    if entry.waiters is not None:
+                        entry.waiters.discard(future)
+        return
+    wait = Wait(owner)
+    try:
+        with scheduler.lock:
+            if entry.phase is SETTLED:
+                return
+            lending.watch(wait, entry)
+        await for_news(scheduler, wait)
+    finally:
+        with scheduler.lock:
+            lending.close(wait)
+
+
+async def for_news(scheduler: Scheduler, wait: Wait) -> None:
+    """Wait until something has happened to what `wait` waits for.
+
+    The permit of its owner is lent meanwhile. It is back when this returns, and also when this
+    raises `CancelledError`, unless the owner itself is being ended.
+    """
+    loop = asyncio.get_running_loop()
+    with scheduler.lock:
+        if wait.has_news():
+            wait.nudged = False
+            return
+        future: Future[None] = loop.create_future()
+        lending.suspend(wait, future)
+        if wait.owner is not None:
+            scheduler.advance_for(wait)
+    try:
+        await wait_on(future, scheduler.home)
+    except BaseException:
+        while True:
+            future = loop.create_future()
+            with scheduler.lock:
+                if lending.abandon(wait, future):
+                    break
+            try:
+                await wait_on(future, scheduler.home)
+            except asyncio.CancelledError:
+                continue  # look again whether the job is being ended; the first one is raised below
+        raise
+    wait.nudged = False
+
