@@ -7,6 +7,7 @@ from types import FunctionType
 from typing import Any
 
 from agentq.core.durations import seconds
+from agentq.core.keys import is_plain_key
 from agentq.core.lanes import Priority
 from agentq.core.retry import Retry
 
@@ -37,6 +38,7 @@ class Job:
         "fingerprint",
         "func",
         "key",
+        "key_is_plain",
         "kwargs",
         "lane",
         "on_loop",
@@ -66,6 +68,7 @@ class Job:
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"Job.retry must be a Retry or None, not {retry!r}")
         self.key = key
+        self.key_is_plain = is_plain_key(key)
         self.func = func
         self.args = args if type(args) is tuple else _positional(args)
         self.kwargs = _NO_KWARGS if kwargs is None else _keywords(kwargs)
@@ -80,6 +83,7 @@ class Job:
         for name in Job.__slots__:
             setattr(copy, name, getattr(self, name))
         copy.key = key
+        copy.key_is_plain = is_plain_key(key)
         return copy
 
     def __repr__(self) -> str:

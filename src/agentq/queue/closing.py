@@ -37,10 +37,11 @@ async def _keep(scheduler: Scheduler) -> None:
     """Live as long as the queue. A loop that shuts down cancels all tasks, this one among them:
     that is how the queue learns of it and lets no handle hang."""
     try:
-        assert scheduler.ended is not None
         await scheduler.ended
     except asyncio.CancelledError:
-        scheduler.close("its event loop is shutting down")
+        with scheduler.lock:
+            scheduler.shut("its event loop is shutting down")
+        scheduler.tell()
         raise
 
 
@@ -73,8 +74,7 @@ async def rest(scheduler: Scheduler) -> None:
         return
     with scheduler.lock:
         tasks = [entry.task for entry in scheduler.lingering.values() if entry.task is not None]
-        if scheduler.keeper is not None and scheduler.keeper is not asyncio.current_task():
-            tasks.append(scheduler.keeper)
+        tasks.append(scheduler.keeper)
     if tasks:
         _, left = await asyncio.wait(tasks, timeout=CLEANUP_SECONDS)
         if left:

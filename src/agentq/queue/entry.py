@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextvars import Context
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from agentq.core.states import Completed, Failed, Pending, Processing
 if TYPE_CHECKING:
     from agentq.queue.lane import Lane
     from agentq.queue.lending import Wait
+    from agentq.queue.scheduler import Scheduler
 
 State = type[Pending] | type[Processing] | type[Completed] | type[Failed]
 
@@ -52,9 +52,9 @@ class Entry:
         "admission",
         "attempt",
         "context",
+        "deadline",
         "demand",
         "error",
-        "guard",
         "holding",
         "job",
         "joined",
@@ -65,6 +65,7 @@ class Entry:
         "output",
         "phase",
         "reason",
+        "scheduler",
         "stop",
         "successor",
         "task",
@@ -75,11 +76,15 @@ class Entry:
         "waiting",
     )
 
-    def __init__(self, key: str, job: Job, lane: Lane, context: Context) -> None:
+    def __init__(
+        self, scheduler: Scheduler, key: str, job: Job, lane: Lane, context: Context
+    ) -> None:
+        self.scheduler = scheduler
         self.key = key
         self.job = job
         self.lane = lane
-        self.context = context
+        # The pusher's context, until the last try that could need it has started.
+        self.context: Context | None = context
         self.phase = ADMITTING
         self.attempt = 0
         # How it ended.
@@ -89,9 +94,9 @@ class Entry:
         self.lost = False
         # Its run. `holding` is true from the start of a run until its code has really stopped.
         self.task: asyncio.Task[None] | None = None
-        self.guard: Callable[[asyncio.Task[None]], None] | None = None
         self.thread = False
         self.holding = False
+        self.deadline: tuple[float, int, Entry] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.stop: Stop | None = None
         # Who waits for it: the pusher waiting for room, callers outside jobs, jobs and maps.

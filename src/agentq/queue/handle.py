@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from agentq.core.errors import JobFailed, JobLost, QueueClosed
 from agentq.core.states import Outcome
 from agentq.queue.entry import SETTLED, Entry
 from agentq.queue.suspension import for_outcome
-
-if TYPE_CHECKING:
-    from agentq.queue.scheduler import Scheduler
 
 
 class JobHandle:
@@ -21,10 +18,9 @@ class JobHandle:
     Cancelling a wait disturbs neither the job nor others who wait for it.
     """
 
-    __slots__ = ("_entry", "_scheduler")
+    __slots__ = ("_entry",)
 
-    def __init__(self, scheduler: Scheduler, entry: Entry) -> None:
-        self._scheduler = scheduler
+    def __init__(self, entry: Entry) -> None:
         self._entry = entry
 
     @property
@@ -38,22 +34,26 @@ class JobHandle:
         Raises `JobLost` when the queue ends before the job does, and `WouldDeadlock` when a job
         would wait for itself.
         """
-        yield from self._settle().__await__()
-        return self._entry.outcome()
+        entry = self._entry
+        if entry.phase is not SETTLED or entry.lost:
+            yield from self._settle().__await__()
+        return entry.outcome()
 
     async def result(self) -> Any:
         """Wait for the output.
 
         Raises `JobFailed` (from the job's own exception), and what awaiting the handle raises.
         """
-        await self._settle()
-        return output_of(self._entry)
+        entry = self._entry
+        if entry.phase is not SETTLED:
+            await self._settle()
+        return output_of(entry)
 
     async def _settle(self) -> None:
         entry = self._entry
         if entry.phase is not SETTLED:
             try:
-                await for_outcome(self._scheduler, entry)
+                await for_outcome(entry)
             except QueueClosed as error:
                 raise JobLost(entry.key, str(error)) from None
         if entry.lost:
@@ -78,21 +78,21 @@ def lost_error(entry: Entry) -> JobLost:
     return JobLost(entry.key, entry.reason.removeprefix("lost: "))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Queued:
     """The push made new work."""
 
     handle: JobHandle
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InFlight:
     """The key is in flight already; this push has joined its job."""
 
     handle: JobHandle
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Cached:
     """The key has completed before; nothing runs."""
 

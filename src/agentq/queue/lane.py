@@ -61,18 +61,16 @@ class Lane:
         self._places: deque[Entry] = deque()
         self._demanded: deque[Entry] = deque()
 
-    def is_free(self) -> bool:
-        """Tell whether a new job may start at once: a permit is free and nobody is ahead."""
-        return (
-            self.running < self.permits
-            and not self.waiting
-            and not self.admitting
-            and not self.resuming
-        )
+    def is_quiet(self) -> bool:
+        """Tell whether nobody waits for this lane's places or permits."""
+        return not (self.waiting or self.admitting or self.resuming)
 
-    def has_queue(self) -> bool:
-        """Tell whether anyone waits for this lane's places or permits."""
-        return bool(self.waiting or self.admitting or self.resuming)
+    def is_busy(self) -> bool:
+        """Tell whether every permit carries a job that runs its own code, and nobody lines up.
+
+        Then a new entry can only be given a place.
+        """
+        return self.running == self.permits and not (self.lent or self.admitting)
 
     def line_up(self, entry: Entry) -> None:
         """Let `entry` wait for a place, behind those that wait already."""
@@ -139,20 +137,17 @@ class Lane:
         if not self.waiting or self.running - self.lent >= self.permits:
             return None
         if self.running < self.permits:
-            entry = self._oldest()
-        else:
-            while self._demanded:
-                entry = self._demanded.popleft()
-                if entry.phase is WAITING and entry.demand:
-                    break
-            else:
-                if not self.room_demand:
-                    return None
-                entry = self._oldest()
-        self.unplace(entry)
-        return entry
+            return self.pop_oldest()
+        while self._demanded:
+            entry = self._demanded.popleft()
+            if entry.phase is WAITING and entry.demand:
+                self.unplace(entry)
+                return entry
+        return self.pop_oldest() if self.room_demand else None
 
-    def _oldest(self) -> Entry:
+    def pop_oldest(self) -> Entry:
+        """Take the place of the entry that has waited longest."""
+        self.waiting -= 1
         while True:
             entry = self._places.popleft()
             if entry.phase is WAITING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from types import NoneType
 from typing import Any
 
 from agentq.core.lifecycle import Verdict, on_push
@@ -15,7 +16,9 @@ from agentq.core.retention import Retention
 from agentq.core.states import Completed, Failed, Pending, Processing, State, Transition
 from agentq.queue.entry import BACKOFF, RUNNING, SETTLED, WITHDRAWN, Entry
 
-_MISSING = object()
+MISSING: Any = object()
+
+_WRAPPED = (Completed, Failed)
 
 
 class Ledger:
@@ -31,8 +34,9 @@ class Ledger:
         assert ttl is None or isinstance(ttl, float)
         self._ttl: float | None = ttl
         self._max_keys = None if retention is None else retention.max_keys
+        self._limited = retention is not None
         # An OrderedDict forgets its oldest key in constant time; a plain dict is smaller.
-        self._finished: dict[str, Any] = {} if retention is None else OrderedDict()
+        self.finished: dict[str, Any] = {} if retention is None else OrderedDict()
         self._deadlines: OrderedDict[str, float] = OrderedDict()
         self._fingerprints: dict[str, bytes] = {}
 
@@ -42,22 +46,28 @@ class Ledger:
         if entry is not None:
             return Processing() if entry.phase is RUNNING else Pending()
         self._forget_expired()
-        value = self._finished.get(key, _MISSING)
-        return None if value is _MISSING else _state_of(value)
+        value = self.finished.get(key, MISSING)
+        return None if value is MISSING else _state_of(value)
+
+    def replay(self, key: str) -> Any:
+        """The cached output of a key that has nothing to be checked, or `MISSING`: look closer."""
+        value = self.finished.get(key, MISSING)
+        if type(value) in _WRAPPED or self._limited or key in self._fingerprints:
+            return MISSING
+        return value
 
     def look(self, key: str, given: bytes | None) -> tuple[Verdict, Any]:
-        """Decide what a push of `key` comes to, and give what answers it.
+        """Decide what a push of a known `key` comes to, and give what answers it.
 
         The second value is the entry to join, the cached output, or None.
         """
         entry = self.live.get(key)
         if entry is not None:
             return on_push(entry.state, entry.job.fingerprint, given), entry
-        if self._ttl is not None:
-            self._forget_expired()
-        value = self._finished.get(key, _MISSING)
-        if value is _MISSING:
-            return Verdict.QUEUE, None
+        self._forget_expired()
+        value = self.finished.get(key, MISSING)
+        if value is MISSING:
+            return on_push(NoneType, None, given), None
         state = _state_of(value)
         verdict = on_push(type(state), self._fingerprints.get(key), given)
         return verdict, state.output if isinstance(state, Completed) else None
@@ -65,13 +75,13 @@ class Ledger:
     def open(self, entry: Entry) -> None:
         """A new claim: nothing or Failed → Pending."""
         key = entry.key
-        before = self._finished.pop(key, _MISSING) if self._finished else _MISSING
-        if before is not _MISSING:
-            self._fingerprints.pop(key, None)
-            self._deadlines.pop(key, None)
+        before = None
+        if key in self.finished:
+            before = _state_of(self.finished[key])
+            self._forget(key)
         self.live[key] = entry
         if self.changes is not None:
-            self._changed(entry, None if before is _MISSING else _state_of(before), Pending())
+            self._changed(entry, before, Pending())
 
     def withdraw(self, entry: Entry) -> None:
         """A push cancelled before its lane took the job: Pending → nothing."""
@@ -100,12 +110,11 @@ class Ledger:
         key = entry.key
         del self.live[key]
         # An output that is itself a state is told from one by being wrapped.
-        self._finished[key] = (
-            Completed(output) if isinstance(output, Completed | Failed) else output
-        )
+        self.finished[key] = Completed(output) if type(output) in _WRAPPED else output
         if entry.job.fingerprint is not None:
             self._fingerprints[key] = entry.job.fingerprint
-        self._retain(key)
+        if self._limited:
+            self._retain(key)
         if self.changes is not None:
             self._changed(entry, Processing(), Completed(output))
 
@@ -116,7 +125,7 @@ class Ledger:
         entry.phase = SETTLED
         del self.live[entry.key]
         failed = Failed(reason)
-        self._finished[entry.key] = failed
+        self.finished[entry.key] = failed
         self._retain(entry.key)
         if self.changes is not None:
             self._changed(entry, before, failed)
@@ -130,8 +139,8 @@ class Ledger:
             self._deadlines[key] = self._clock() + self._ttl
             self._forget_expired()
         if self._max_keys is not None:
-            while len(self._finished) > self._max_keys:
-                self._forget(next(iter(self._finished)))
+            while len(self.finished) > self._max_keys:
+                self._forget(next(iter(self.finished)))
 
     def _forget_expired(self) -> None:
         if not self._deadlines:
@@ -144,10 +153,10 @@ class Ledger:
             self._forget(key)
 
     def _forget(self, key: str) -> None:
-        del self._finished[key]
+        del self.finished[key]
         self._deadlines.pop(key, None)
         self._fingerprints.pop(key, None)
 
 
 def _state_of(value: Any) -> Completed | Failed:
-    return value if isinstance(value, Completed | Failed) else Completed(value)
+    return value if type(value) in _WRAPPED else Completed(value)

@@ -90,16 +90,15 @@ class Queue:
         Cancelled while waiting for room, it leaves nothing behind, unless others have joined the
         key meanwhile: then the job is theirs and runs.
         """
-        scheduler = self._scheduler
-        verdict, found = scheduler.claim(job)
+        verdict, found = self._scheduler.claim(job)
         if verdict is _REPLAY:
             return Cached(found)
         if verdict is _JOIN:
-            return InFlight(JobHandle(scheduler, found))
+            return InFlight(JobHandle(found))
         if found.phase is ADMITTING:
-            await suspension.for_room(scheduler, found)
+            await suspension.for_room(found)
             _check_taken(found)
-        return Queued(JobHandle(scheduler, found))
+        return Queued(JobHandle(found))
 
     async def push_and_wait(self, job: Job) -> Any:
         """Push `job` and return its output, cached, joined or new.
@@ -114,16 +113,16 @@ class Queue:
 
         Cancelled while waiting for room, as `push`; cancelled later, the job runs on.
         """
-        scheduler = self._scheduler
-        verdict, found = scheduler.claim(job)
+        verdict, found = self._scheduler.claim(job)
         if verdict is _REPLAY:
             return found
         if found.phase is ADMITTING and verdict is not _JOIN:
-            await suspension.for_room(scheduler, found)
+            await suspension.for_room(found)
             _check_taken(found)
         if found.phase is SETTLED:
             return output_of(found)
-        return await JobHandle(scheduler, found).result()
+        await suspension.for_outcome(found)
+        return output_of(found)
 
     def map(self, jobs: Iterable[Job] | AsyncIterable[Job]) -> AsyncIterator[tuple[str, Outcome]]:
         """Run many jobs; yield `(key, outcome)` for each, in completion order.

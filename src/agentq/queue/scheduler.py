@@ -2,18 +2,16 @@
 
 Who owns what. A claim is owned by its push until the lane has taken the job (`withdraw`), then by
 the queue. A run is owned by its task, whose guard calls `ended_well` or `ended_badly` exactly
-once. A permit is taken in `_start` and given back in `_stopped`, when the job's code has really
-stopped, which may be after its outcome was recorded. Everything here is synchronous, so nothing
-can be cancelled half-way.
+once (endings.py). A permit is taken in `_start` and given back in `stopped`, when the job's code
+has really stopped. Everything here is synchronous, so nothing can be cancelled half-way.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 import time
-from asyncio import AbstractEventLoop, CancelledError, Future
+from asyncio import AbstractEventLoop, Future, TimerHandle
 from asyncio.events import _get_running_loop
 from collections.abc import Callable
 from contextvars import Context, copy_context
@@ -21,43 +19,43 @@ from typing import Any
 
 from agentq.core.errors import KeyConflict, QueueClosed, UnknownLane
 from agentq.core.job import Job
-from agentq.core.keys import MAX_KEY_LENGTH, checked_key
+from agentq.core.keys import checked_key, is_plain_key
 from agentq.core.lanes import LaneConfig
-from agentq.core.lifecycle import Verdict, after_failure
-from agentq.core.reason import reason_of
+from agentq.core.lifecycle import Verdict
 from agentq.core.retention import Retention
 from agentq.core.states import State, Transition
-from agentq.queue import guard, lending
+from agentq.queue import endings, lending
 from agentq.queue.context import running_entry
-from agentq.queue.entry import (
-    ADMITTING,
-    BACKOFF,
-    RUNNING,
-    SETTLED,
-    WAITING,
-    Entry,
-    Stop,
-)
+from agentq.queue.deadlines import Deadlines
+from agentq.queue.entry import ADMITTING, BACKOFF, RUNNING, WAITING, Entry, Stop
+from agentq.queue.guard import start
 from agentq.queue.lane import Lane
-from agentq.queue.ledger import Ledger
+from agentq.queue.ledger import MISSING, Ledger
 from agentq.queue.lending import Wait
 from agentq.queue.observer import Observer
 from agentq.queue.stage import Stage
 from agentq.queue.threads import ThreadCache
 from agentq.queue.waiters import wake
 
-JOIN, QUEUE, REPLAY = Verdict.JOIN, Verdict.QUEUE, Verdict.REPLAY
-
-_NO_LOOP = AbstractEventLoop()
+_OPEN = Stage.OPEN
+_QUEUE, _JOIN, _REPLAY = Verdict.QUEUE, Verdict.JOIN, Verdict.REPLAY
 
 
 class Scheduler:
-    """The machine behind a `Queue`. Its methods may be called from any thread unless they say no.
+    """The machine behind a `Queue`. Its methods may be called from any thread.
 
     Attributes:
-        home: the event loop that the queue lives on.
+        home: the event loop that the queue lives on, once it has been entered.
         lock: guards everything below; never held across an `await` or while a job's code runs.
+        lingering: by key, runs whose outcome is recorded while their code still runs.
+        idlers: futures of those who wait until nothing is in flight.
+        ended: set when the queue is closed and nothing is in flight.
     """
+
+    home: AbstractEventLoop
+    deadlines: Deadlines
+    ended: Future[None]
+    keeper: asyncio.Task[None]
 
     def __init__(
         self,
@@ -66,36 +64,41 @@ class Scheduler:
         on_change: Callable[[Transition], object] | None,
     ) -> None:
         self.lock = threading.RLock()
-        self.lanes = {name: Lane(name, config) for name, config in configs.items()}
         self.stage = Stage.NEW
-        self.home: AbstractEventLoop = _NO_LOOP
-        self.threads = ThreadCache()
+        self.lanes = {name: Lane(name, config) for name, config in configs.items()}
         self.ledger = Ledger(retention, self._time, observed=on_change is not None)
+        self.threads = ThreadCache()
         self.lingering: dict[str, Entry] = {}
         self.idlers: set[Future[None]] = set()
-        self.keeper: asyncio.Task[None] | None = None
-        self.ended: Future[None] | None = None
         self._on_change = on_change
-        self._observer: Observer | None = None
-        self._context: Context = copy_context()
+        self.observer: Observer | None = None
+        self._context: Context | None = None
 
     def bind(self, home: AbstractEventLoop) -> None:
         """Open, on the loop that is running here."""
         self.home = home
         self._context = copy_context()
-        self.stage = Stage.OPEN
+        self.deadlines = Deadlines(home, self._context, endings.timed_out)
         self.ended = home.create_future()
         if self._on_change is not None:
             assert self.ledger.changes is not None
-            self._observer = Observer(self._on_change, self.ledger.changes, home)
+            self.observer = Observer(self._on_change, self.ledger.changes, home)
+        self.stage = Stage.OPEN
 
     def _time(self) -> float:
-        return time.monotonic() if self.home is _NO_LOOP else self.home.time()
+        return time.monotonic() if self.stage is Stage.NEW else self.home.time()
 
     def tell(self) -> None:
         """Tell `on_change` what has changed. Called after the lock has been let go."""
-        if self._observer is not None:
-            self._observer.flush()
+        if self.observer is not None:
+            self.observer.flush()
+
+    def owner(self) -> Entry | None:
+        """The job of this queue whose code is calling, or None."""
+        entry = running_entry.get()
+        if entry is None or not entry.holding or entry.scheduler is not self:
+            return None
+        return entry
 
     # ── pushing ──────────────────────────────────────────────────────────────────────────────
 
@@ -107,62 +110,63 @@ class Scheduler:
         """
         if not isinstance(job, Job):
             raise TypeError(f"a queue takes a Job, not {job!r}; make one with Job(key, func)")
-        key = job.key
-        if (
-            type(key) is not str
-            or not 0 < len(key) <= MAX_KEY_LENGTH
-            or not key.isascii()
-            or "\0" in key
-        ):
-            key = checked_key(key)
-        lane = self.lanes.get(job.lane)
-        if lane is None:
-            raise UnknownLane(
-                f"job {key!r} names lane {str(job.lane)!r}, which this queue does not have; its "
-                f"lanes are {', '.join(self.lanes)}; give it one with Queue(lanes={{…}})"
-            )
-        at_home = _get_running_loop() is self.home
+        key = job.key if job.key_is_plain else checked_key(job.key)
+        lane = self.lanes.get(job.lane) or self._no_lane(job)
+        ledger = self.ledger
         with self.lock:
-            if self.stage is not Stage.OPEN or not at_home:
+            if self.stage is not _OPEN:
                 self._check_open()
-            verdict, found = self.ledger.look(key, job.fingerprint)
-            if verdict is QUEUE:
-                found = Entry(key, job, lane, copy_context())
-                self.ledger.open(found)
-                if key in self.lingering:
+            if key in ledger.finished:
+                output = ledger.replay(key)
+                if output is not MISSING:
+                    lane.cached += 1
+                    return _REPLAY, output
+                verdict, found = ledger.look(key, job.fingerprint)
+            elif key in ledger.live:
+                verdict, found = ledger.look(key, job.fingerprint)
+            else:
+                verdict = _QUEUE
+            if verdict is _QUEUE:
+                at_home = _get_running_loop() is self.home
+                if not at_home:
+                    self._check_open()
+                found = Entry(self, key, job, lane, copy_context())
+                ledger.open(found)
+                if self.lingering and key in self.lingering:
                     self._park(found)
-                elif at_home and lane.is_free():
-                    self._start(found)
+                elif at_home and lane.running < lane.permits and lane.is_quiet():
+                    self.start(found)
+                elif lane.waiting < lane.capacity and lane.is_busy():
+                    lane.place(found)
                 else:
                     self._enqueue(found)
-            elif verdict is JOIN:
+            elif verdict is _JOIN:
                 found.joined = True
                 found.lane.joined += 1
-            elif verdict is REPLAY:
+            elif verdict is _REPLAY:
                 lane.cached += 1
             else:
                 raise KeyConflict(
                     f"key {key!r} belongs to a call of a different task or with different "
                     "arguments; a key answers for one call only, so push this one under another"
                 )
-        if self._observer is not None:
-            self._observer.flush()
+        if self.observer is not None:
+            self.observer.flush()
         return verdict, found
+
+    def _no_lane(self, job: Job) -> Lane:
+        raise UnknownLane(
+            f"job {job.key!r} names lane {str(job.lane)!r}, which this queue does not have; its "
+            f"lanes are {', '.join(self.lanes)}; give it one with Queue(lanes={{…}})"
+        )
 
     def _check_open(self) -> None:
         if self.stage is Stage.NEW:
             raise QueueClosed("the queue is not open yet; use it inside 'async with queue:'")
         if self.home.is_closed():
-            self._shut("its event loop is closed")
+            self.shut("its event loop is closed")
         if self.stage is Stage.CLOSED or (self.stage is Stage.DRAINING and not self.owner()):
             raise QueueClosed(f"the queue is {self.stage.value} and takes no more work")
-
-    def owner(self) -> Entry | None:
-        """The job of this queue whose code is calling, or None."""
-        entry = running_entry.get()
-        if entry is None or not entry.holding or self.lanes.get(entry.lane.name) is not entry.lane:
-            return None
-        return entry
 
     def withdraw(self, entry: Entry) -> None:
         """The push of `entry` was cancelled. Nothing is left of it, unless others have joined."""
@@ -172,30 +176,49 @@ class Scheduler:
                 return
             self._drop_place(entry)
             self.ledger.withdraw(entry)
-            self._advance(entry.lane)
-            self._wake_idlers()
+            self.advance(entry.lane)
+            self.wake_idlers()
         self.tell()
 
     def _park(self, entry: Entry) -> None:
-        """The code of the key's last run is still running: wait until it has stopped."""
+        """The code of the key's last run still runs: wait until it has stopped."""
         entry.phase = BACKOFF
         entry.lane.retrying += 1
         self.lingering[entry.key].successor = entry
 
     def _enqueue(self, entry: Entry) -> None:
         entry.lane.line_up(entry)
-        self._advance(entry.lane)
+        self.advance(entry.lane)
 
-    def _requeue(self, entry: Entry) -> None:
+    def requeue(self, entry: Entry) -> None:
+        """Its next try is due: line up again, behind those that wait for a place."""
         entry.lane.retrying -= 1
         self._enqueue(entry)
 
-    # ── permits ──────────────────────────────────────────────────────────────────────────────
+    # ── permits; with the lock held ──────────────────────────────────────────────────────────
 
     def advance(self, lane: Lane) -> None:
         """Give out the places and permits of `lane` that can be given out."""
+        at_home = _get_running_loop() is self.home
+        while True:
+            while (entry := lane.next_admitted()) is not None:
+                lane.place(entry)
+                self.admitted(entry)
+            if (wait := lane.next_resumed()) is not None:
+                lending.release(wait)
+                continue
+            if not at_home:
+                if lane.waiting:
+                    self._at_home(self._advance_soon, lane)
+                return
+            entry = lane.next_started()
+            if entry is None:
+                return
+            self.start(entry)
+
+    def _advance_soon(self, lane: Lane) -> None:
         with self.lock:
-            self._advance(lane)
+            self.advance(lane)
         self.tell()
 
     def advance_for(self, wait: Wait) -> None:
@@ -206,184 +229,27 @@ class Scheduler:
         if wait.admitting is not None:
             lanes.add(wait.admitting.lane)
         for lane in lanes:
-            if lane.has_queue():
-                self._advance(lane)
+            if lane.waiting or lane.admitting or lane.resuming:
+                self.advance(lane)
 
-    def nudge(self, wait: Wait) -> None:
-        """Something else happened that the code suspended in `wait` wants to look at."""
-        with self.lock:
-            wait.nudged = True
-            lending.resume(wait)
-
-    def _advance(self, lane: Lane) -> None:
-        at_home = _get_running_loop() is self.home
-        while True:
-            while (entry := lane.next_admitted()) is not None:
-                lane.place(entry)
-                self._admitted(entry)
-            if (wait := lane.next_resumed()) is not None:
-                lending.release(wait)
-                continue
-            if not at_home:
-                if lane.waiting:
-                    self._at_home(self.advance, lane)
-                return
-            entry = lane.next_started()
-            if entry is None:
-                return
-            self._start(entry)
-
-    def _admitted(self, entry: Entry) -> None:
+    def admitted(self, entry: Entry) -> None:
+        """Tell the push of `entry` that its wait for room is over."""
         admission, entry.admission = entry.admission, None
         if isinstance(admission, Wait):
             lending.admitted(admission)
         elif admission is not None:
             wake(admission)
 
-    def _start(self, entry: Entry) -> None:
+    def start(self, entry: Entry) -> None:
+        """Run `entry`, which has no place in its lane any more; on the queue's loop only."""
         entry.lane.running += 1
         entry.holding = True
         entry.stop = None
         self.ledger.start(entry)
-        guard.start(self, entry)
+        start(entry)
         timeout = entry.job.timeout
         if timeout is not None:
-            entry.timer = self.home.call_later(
-                timeout, self._time_out, entry, context=self._context
-            )
-
-    def _stopped(self, entry: Entry) -> None:
-        """The code of `entry` has really stopped: its permit comes back."""
-        lane = entry.lane
-        entry.holding = False
-        lane.running -= 1
-        if entry.opened is not None:
-            lending.disown(entry)
-        if self.lingering and self.lingering.get(entry.key) is entry:
-            del self.lingering[entry.key]
-        if entry.phase is BACKOFF and entry.timer is None:
-            self._requeue(entry)
-        successor, entry.successor = entry.successor, None
-        if successor is not None and successor.phase is BACKOFF:
-            self._requeue(successor)
-        if lane.has_queue():
-            self._advance(lane)
-
-    # ── the end of a run ─────────────────────────────────────────────────────────────────────
-
-    def ended_well(self, entry: Entry, output: Any) -> None:
-        """The job's task has returned. Home thread only."""
-        with self.lock:
-            entry.task = None
-            if entry.phase is RUNNING:
-                self._cancel_timer(entry)
-                entry.lane.completed += 1
-                self.ledger.complete(entry, output)
-                self._settled(entry)
-            self._stopped(entry)
-        if self._observer is not None:
-            self._observer.flush()
-
-    def ended_badly(self, entry: Entry, error: BaseException) -> None:
-        """The job's task has raised, or was cancelled at any moment. Home thread only."""
-        with self.lock:
-            entry.task = None
-            if entry.phase is RUNNING:
-                self._failed_try(entry, error)
-            if entry.thread:
-                self.lingering[entry.key] = entry
-            else:
-                self._stopped(entry)
-        self.tell()
-
-    def thread_ended(self, entry: Entry) -> None:
-        """The thread of a run that was given up has returned after all. Home thread only."""
-        with self.lock:
-            entry.thread = False
-            if entry.task is None:
-                self._stopped(entry)
-        self.tell()
-
-    def _failed_try(self, entry: Entry, error: BaseException) -> None:
-        cancelled = isinstance(error, CancelledError)
-        if cancelled and entry.stop is None and self.keeper is not None:
-            if self.keeper.cancelling() or self.keeper.done():
-                self._shut("its event loop is shutting down")
-        if entry.stop is None:
-            draw = random.random()
-            delay = after_failure(entry.job.retry, entry.attempt, error, draw)
-            if delay is not None:
-                self._back_off(entry, delay)
-            else:
-                self._fail(entry, reason_of(error), error)
-        elif not cancelled:
-            self._fail(entry, reason_of(error), error)
-        elif entry.stop is Stop.CLOSE:
-            self._lose(entry, Stop.CLOSE.value)
-        else:
-            self._fail(entry, entry.stop.value, error)
-
-    def _time_out(self, entry: Entry) -> None:
-        with self.lock:
-            entry.timer = None
-            task = entry.task
-            if entry.phase is not RUNNING or task is None:
-                return
-            reason = f"timed out after {entry.job.timeout:g} s"
-            error = TimeoutError(reason)
-            delay = None
-            if entry.stop is None:
-                draw = random.random()
-                delay = after_failure(entry.job.retry, entry.attempt, error, draw)
-            entry.stop = Stop.TIMEOUT
-            if delay is not None:
-                self._back_off(entry, delay)
-            else:
-                self.lingering[entry.key] = entry
-                self._fail(entry, reason, error)
-        task.cancel()
-        self.tell()
-
-    def _back_off(self, entry: Entry, delay: float) -> None:
-        self._cancel_timer(entry)
-        self.ledger.back_off(entry)
-        entry.lane.retrying += 1
-        entry.timer = self.home.call_later(delay, self._due, entry, context=self._context)
-
-    def _due(self, entry: Entry) -> None:
-        with self.lock:
-            entry.timer = None
-            if entry.phase is BACKOFF and not entry.holding:
-                self._requeue(entry)
-        self.tell()
-
-    def _fail(self, entry: Entry, reason: str, error: BaseException | None) -> None:
-        self._cancel_timer(entry)
-        entry.error = error
-        entry.lane.failed += 1
-        self.ledger.fail(entry, reason)
-        self._settled(entry)
-
-    def _lose(self, entry: Entry, reason: str) -> None:
-        entry.lost = True
-        self._fail(entry, f"lost: {reason}", None)
-
-    def _settled(self, entry: Entry) -> None:
-        waiters, entry.waiters = entry.waiters, None
-        if waiters is not None:
-            for future in waiters:
-                wake(future)
-        if entry.waits is not None:
-            lending.settled(entry)
-        if entry.admission is not None:
-            self._admitted(entry)
-        if self.idlers or self.stage is Stage.CLOSED:
-            self._wake_idlers()
-
-    def _cancel_timer(self, entry: Entry) -> None:
-        if entry.timer is not None:
-            entry.timer.cancel()
-            entry.timer = None
+            self.deadlines.set(entry, timeout)
 
     def _drop_place(self, entry: Entry) -> None:
         """Take back what an entry that does not run holds in its lane."""
@@ -393,16 +259,20 @@ class Scheduler:
             entry.lane.leave(entry)
         elif entry.phase is BACKOFF:
             entry.lane.retrying -= 1
-            if entry.holding:
-                self.lingering[entry.key] = entry
 
-    # ── asking and cancelling ────────────────────────────────────────────────────────────────
+    # ── asking, cancelling, closing ──────────────────────────────────────────────────────────
+
+    def nudge(self, wait: Wait) -> None:
+        """Something else happened that the code suspended in `wait` wants to look at."""
+        with self.lock:
+            wait.nudged = True
+            lending.resume(wait)
 
     def state(self, key: str) -> State | None:
         """The state of a key."""
         with self.lock:
-            if self.stage is Stage.OPEN and self.home.is_closed():
-                self._shut("its event loop is closed")
+            if self.stage is _OPEN and self.home.is_closed():
+                self.shut("its event loop is closed")
             return self.ledger.state(key)
 
     def cancel(self, key: str) -> bool:
@@ -411,42 +281,41 @@ class Scheduler:
             entry = self.ledger.live.get(key)
             if entry is None:
                 return False
-            task = entry.task
             if entry.phase is RUNNING:
                 entry.stop = entry.stop or Stop.CANCEL
+                if entry.task is not None:
+                    self._at_home(entry.task.cancel)
             else:
                 self._drop_place(entry)
-                self._fail(entry, Stop.CANCEL.value, None)
-                self._advance(entry.lane)
-                task = None
-        if task is not None:
-            self._at_home(task.cancel)
+                endings.fail(self, entry, Stop.CANCEL.value, None)
+                self.advance(entry.lane)
         self.tell()
         return True
 
-    def close(self, why: str = Stop.CLOSE.value) -> None:
+    def close(self) -> None:
         """Take no more work, drop what has not started, cancel what runs. Returns at once."""
         with self.lock:
-            self._shut(why)
+            self.shut(Stop.CLOSE.value)
         self.tell()
 
-    def _shut(self, why: str) -> None:
+    def shut(self, why: str) -> None:
+        """As `close`, with the lock held, and a reason for those whose end will not be known."""
         if self.stage is Stage.CLOSED:
             return
+        dead = self.stage is Stage.NEW or self.home.is_closed()
         self.stage = Stage.CLOSED
-        dead = self.home is _NO_LOOP or self.home.is_closed()
         for entry in list(self.ledger.live.values()):
             if entry.phase is not RUNNING:
                 self._drop_place(entry)
-                self._lose(entry, why)
+                endings.lose(self, entry, why)
                 continue
             entry.stop = Stop.CLOSE
             if entry.thread or dead:
                 self.lingering[entry.key] = entry
-                self._lose(entry, why)
+                endings.lose(self, entry, why)
             if entry.task is not None and not dead:
                 self._at_home(entry.task.cancel)
-        self._wake_idlers()
+        self.wake_idlers()
 
     def give_up(self, why: str) -> list[str]:
         """Lose every job that a cancellation did not end; returns their keys."""
@@ -454,7 +323,7 @@ class Scheduler:
             left = list(self.ledger.live.values())
             for entry in left:
                 self.lingering[entry.key] = entry
-                self._lose(entry, why)
+                endings.lose(self, entry, why)
         self.tell()
         return [entry.key for entry in left]
 
@@ -470,17 +339,29 @@ class Scheduler:
                         continue
                     lane.leave(entry)
                     self.ledger.withdraw(entry)
-                    self._admitted(entry)
-            self._wake_idlers()
+                    self.admitted(entry)
+            self.wake_idlers()
         self.tell()
 
-    def _wake_idlers(self) -> None:
-        if not self.ledger.live:
-            idlers, self.idlers = self.idlers, set()
-            for future in idlers:
-                wake(future)
-            if self.stage is Stage.CLOSED and self.ended is not None:
-                wake(self.ended)
+    def is_shutting_down(self) -> bool:
+        """Tell whether the queue's loop is cancelling all tasks, the keeper among them."""
+        return self.keeper.cancelling() > 0 or self.keeper.done()
+
+    def wake_idlers(self) -> None:
+        """Wake those who wait until nothing is in flight, if that is so."""
+        if self.ledger.live:
+            return
+        idlers, self.idlers = self.idlers, set()
+        for future in idlers:
+            wake(future)
+        if self.stage is Stage.CLOSED and hasattr(self, "ended"):
+            wake(self.ended)
+
+    def call_later(
+        self, delay: float, call: Callable[[Entry], None], entry: Entry
+    ) -> TimerHandle:
+        """Have the loop call `call(entry)` after `delay` seconds, in the queue's own context."""
+        return self.home.call_later(delay, call, entry, context=self._context)
 
     def _at_home(self, call: Callable[..., object], *args: object) -> None:
         if _get_running_loop() is self.home:

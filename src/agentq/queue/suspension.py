@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from agentq.queue.scheduler import Scheduler
 
 
-async def for_room(scheduler: Scheduler, entry: Entry) -> None:
+async def for_room(entry: Entry) -> None:
     """Wait until the lane has taken `entry`, or it has ended otherwise.
 
     Cancelled, it withdraws the claim and leaves nothing of it, unless others have joined it.
     """
+    scheduler = entry.scheduler
     owner = scheduler.owner()
     try:
         if owner is None:
@@ -46,12 +47,13 @@ async def for_room(scheduler: Scheduler, entry: Entry) -> None:
         raise
 
 
-async def for_outcome(scheduler: Scheduler, entry: Entry) -> None:
+async def for_outcome(entry: Entry) -> None:
     """Wait until `entry` has settled.
 
     Inside a job, its permit is lent meanwhile. Raises `WouldDeadlock` when the job would wait for
     itself, and `QueueClosed` when the queue's loop has stopped and this runs on another.
     """
+    scheduler = entry.scheduler
     owner = scheduler.owner()
     if owner is None:
         future: Future[None] = asyncio.get_running_loop().create_future()

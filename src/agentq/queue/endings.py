@@ -1,0 +1,184 @@
+"""The end of a run: its outcome is recorded, waiters are told, the permit comes back.
+
+Recording and stopping are two steps. Usually they are one moment, when the job's task ends. A run
+that is given up (timed out, or synchronous and cancelled) is recorded at once, while its code may
+go on: it lingers, keeps its permit, and holds back the next run of its key until it has stopped.
+Everything here happens on the queue's loop, without `await`.
+"""
+
+from __future__ import annotations
+
+import random
+from asyncio import CancelledError
+from typing import TYPE_CHECKING, Any
+
+from agentq.core.lifecycle import after_failure
+from agentq.core.reason import reason_of
+from agentq.queue import lending
+from agentq.queue.entry import BACKOFF, RUNNING, Entry, Stop
+from agentq.queue.stage import Stage
+from agentq.queue.waiters import wake
+
+if TYPE_CHECKING:
+    from agentq.queue.scheduler import Scheduler
+
+
+def ended_well(entry: Entry, output: Any) -> None:
+    """The job's task is returning."""
+    scheduler = entry.scheduler
+    with scheduler.lock:
+        entry.task = None
+        if entry.phase is RUNNING:
+            if entry.deadline is not None:
+                scheduler.deadlines.meet(entry)
+            entry.lane.completed += 1
+            scheduler.ledger.complete(entry, output)
+            _settled(scheduler, entry)
+        stopped(scheduler, entry)
+    if scheduler.observer is not None:
+        scheduler.observer.flush()
+
+
+def ended_badly(entry: Entry, error: BaseException) -> None:
+    """The job's task is raising, or was cancelled, at whatever moment."""
+    scheduler = entry.scheduler
+    with scheduler.lock:
+        entry.task = None
+        if entry.phase is RUNNING:
+            _failed_try(scheduler, entry, error)
+        if entry.thread:
+            scheduler.lingering[entry.key] = entry
+        else:
+            stopped(scheduler, entry)
+    scheduler.tell()
+
+
+def thread_ended(entry: Entry) -> None:
+    """The thread of a run that was given up has returned after all."""
+    scheduler = entry.scheduler
+    with scheduler.lock:
+        entry.thread = False
+        if entry.task is None:
+            stopped(scheduler, entry)
+    scheduler.tell()
+
+
+def timed_out(entry: Entry) -> None:
+    """The deadline of a run has passed."""
+    scheduler = entry.scheduler
+    with scheduler.lock:
+        task = entry.task
+        if entry.phase is not RUNNING or task is None:
+            return
+        reason = f"timed out after {entry.job.timeout:g} s"
+        error = TimeoutError(reason)
+        delay = _next_try(entry, error) if entry.stop is None else None
+        entry.stop = Stop.TIMEOUT
+        scheduler.lingering[entry.key] = entry
+        if delay is None:
+            fail(scheduler, entry, reason, error)
+        else:
+            _back_off(scheduler, entry, delay)
+    task.cancel()
+    scheduler.tell()
+
+
+def stopped(scheduler: Scheduler, entry: Entry) -> None:
+    """The code of `entry` has really stopped: its permit comes back."""
+    lane = entry.lane
+    entry.holding = False
+    lane.running -= 1
+    if entry.opened is not None:
+        lending.disown(entry)
+    if scheduler.lingering:
+        _no_longer_lingers(scheduler, entry)
+    if entry.phase is BACKOFF and entry.timer is None:
+        scheduler.requeue(entry)
+    if lane.admitting or lane.resuming or lane.lent:
+        scheduler.advance(lane)
+    elif lane.waiting:  # the usual case, and all that `advance` would come to
+        scheduler.start(lane.pop_oldest())
+
+
+def fail(scheduler: Scheduler, entry: Entry, reason: str, error: BaseException | None) -> None:
+    """Record that the job has failed for good."""
+    if entry.deadline is not None:
+        scheduler.deadlines.meet(entry)
+    if entry.timer is not None:
+        entry.timer.cancel()
+        entry.timer = None
+    entry.error = error
+    entry.lane.failed += 1
+    scheduler.ledger.fail(entry, reason)
+    _settled(scheduler, entry)
+
+
+def lose(scheduler: Scheduler, entry: Entry, reason: str) -> None:
+    """Record that the job's own end will not be known here."""
+    entry.lost = True
+    fail(scheduler, entry, f"lost: {reason}", None)
+
+
+def _settled(scheduler: Scheduler, entry: Entry) -> None:
+    entry.context = None
+    waiters = entry.waiters
+    if waiters is not None:
+        entry.waiters = None
+        for future in waiters:
+            wake(future)
+    if entry.waits is not None:
+        lending.settled(entry)
+    if entry.admission is not None:
+        scheduler.admitted(entry)
+    if scheduler.idlers or scheduler.stage is Stage.CLOSED:
+        scheduler.wake_idlers()
+
+
+def _no_longer_lingers(scheduler: Scheduler, entry: Entry) -> None:
+    if scheduler.lingering.get(entry.key) is entry:
+        del scheduler.lingering[entry.key]
+    successor, entry.successor = entry.successor, None
+    if successor is not None and successor.phase is BACKOFF:
+        scheduler.requeue(successor)
+
+
+def _failed_try(scheduler: Scheduler, entry: Entry, error: BaseException) -> None:
+    cancelled = isinstance(error, CancelledError)
+    if cancelled and entry.stop is None and scheduler.is_shutting_down():
+        scheduler.shut("its event loop is shutting down")
+    if entry.stop is None:
+        delay = _next_try(entry, error)
+        if delay is None:
+            fail(scheduler, entry, reason_of(error), error)
+        else:
+            _back_off(scheduler, entry, delay)
+    elif not cancelled:
+        fail(scheduler, entry, reason_of(error), error)
+    elif entry.stop is Stop.CLOSE:
+        lose(scheduler, entry, Stop.CLOSE.value)
+    else:
+        fail(scheduler, entry, entry.stop.value, error)
+
+
+def _next_try(entry: Entry, error: BaseException) -> float | None:
+    retry = entry.job.retry
+    if retry is None:
+        return None
+    return after_failure(retry, entry.attempt, error, random.random())  # noqa: S311 (jitter)
+
+
+def _back_off(scheduler: Scheduler, entry: Entry, delay: float) -> None:
+    if entry.deadline is not None:
+        scheduler.deadlines.meet(entry)
+    scheduler.ledger.back_off(entry)
+    entry.lane.retrying += 1
+    entry.timer = scheduler.call_later(delay, _due, entry)
+
+
+def _due(entry: Entry) -> None:
+    scheduler = entry.scheduler
+    with scheduler.lock:
+        entry.timer = None
+        if entry.phase is BACKOFF and not entry.holding:
+            scheduler.requeue(entry)
+    scheduler.tell()
