@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiojobs
@@ -146,7 +147,7 @@ async def agentq_hit(n: int) -> float:
 
 
 async def lru_hit(n: int) -> float:
-    @alru_cache(maxsize=None)
+    @alru_cache(maxsize=None)  # type: ignore[untyped-decorator, unused-ignore]
     async def cached(key: str) -> int:
         return 1
 
@@ -178,7 +179,7 @@ async def agentq_join(n: int) -> float:
 async def lru_join(n: int) -> float:
     release = asyncio.Event()
 
-    @alru_cache(maxsize=None)
+    @alru_cache(maxsize=None)  # type: ignore[untyped-decorator, unused-ignore]
     async def cached(key: str) -> int:
         await release.wait()
         return 1
@@ -284,8 +285,7 @@ def memory(shape: str, n: int) -> None:
 
 
 def resident() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def measured_memory(shape: str, n: int) -> dict[str, float]:
@@ -313,12 +313,12 @@ async def measure(rounds: int, only: str, progress: Callable[[str], None]) -> di
     return {what: statistics.median(values) for what, values in ratios.items()}
 
 
-def verdict(what: str, value: str, goal: str, holds: bool) -> None:
+def verdict(what: str, value: str, goal: str, *, holds: bool) -> None:
     print(f"{what:<42} {value:>9}   goal {goal:<9} {'holds' if holds else 'DOES NOT HOLD'}")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--loop", choices=["asyncio", "uvloop"], default="asyncio")
     parser.add_argument("--eager", action="store_true", help="with the eager task factory (3.12+)")
     parser.add_argument("--rounds", type=int, default=7)
@@ -355,14 +355,19 @@ def main() -> int:
     for row in ROWS:
         if row.what in ratios:
             held.append(ratios[row.what] <= row.goal)
-            verdict(row.what, f"{ratios[row.what]:.2f}x", f"{row.goal:.2f}x", held[-1])
+            verdict(row.what, f"{ratios[row.what]:.2f}x", f"{row.goal:.2f}x", holds=held[-1])
     if not options.no_memory and options.only in "retained keys":
         plain, ours = (measured_memory(shape, options.keys) for shape in ("dict", "queue"))
         ratio = ours["bytes"] / plain["bytes"]
         held += [ratio <= 1.4, ours["pause_ms"] < 30]
-        verdict(f"{options.keys:,} retained keys / dict, memory", f"{ratio:.2f}x", "1.40x", held[-2])
+        verdict(
+            f"{options.keys:,} retained keys / dict, memory",
+            f"{ratio:.2f}x",
+            "1.40x",
+            holds=held[-2],
+        )
         pause = f"{ours['pause_ms']:.0f} ms"
-        verdict(f"{options.keys:,} retained keys, collection", pause, "30 ms", held[-1])
+        verdict(f"{options.keys:,} retained keys, collection", pause, "30 ms", holds=held[-1])
     print(f"\n{sum(held)} of {len(held)} goals hold")
     return 0
 

@@ -1,11 +1,11 @@
 """Which state may follow which, and what decides it. Every rule about a key's life is here.
 
-    nothing ──► Pending ──► Processing ──► Completed      absorbing
-                  │ ▲          │   │
-                  │ └──────────┘   └─────► Failed ──► Pending   (pushed again: fresh work)
-                  │   another try            ▲
-                  ├──────────────────────────┘  cancelled, or dropped at close
-                  └──► nothing   the push was cancelled before its lane took the job
+nothing ──► Pending ──► Processing ──► Completed      absorbing
+│ ▲          │   │
+│ └──────────┘   └─────► Failed ──► Pending   (pushed again: fresh work)
+│   another try            ▲
+├──────────────────────────┘  cancelled, or dropped at close
+└──► nothing   the push was cancelled before its lane took the job
 """
 
 from enum import Enum

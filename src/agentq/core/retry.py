@@ -61,7 +61,8 @@ class Retry:
         `draw` is a random number in [0, 1); the same draw gives the same wait.
         """
         initial, maximum = self.initial, self.maximum
-        assert isinstance(initial, float) and isinstance(maximum, float)
+        assert isinstance(initial, float)
+        assert isinstance(maximum, float)
         try:
             grown = initial * self.factor ** (attempt - 1)
         except OverflowError:

@@ -136,11 +136,14 @@ def task(
     """Make a function a task: `charge(7)` calls it, `charge.job(7)` makes a job of the call.
 
     Args:
+        func: the function, when the decorator is used without arguments.
         name: what the task is called; by default `module:function`. Keep it stable: it is part
             of what tells one call from another.
         key: a template over the parameters, such as `"charge:{order_id}"`. Without one, the key
             is derived from the name and the arguments.
-        lane, retry, timeout: as for `Job`.
+        lane: the lane of its jobs.
+        retry: as for `Job`.
+        timeout: as for `Job`.
 
     Raises:
         TypeError, ValueError: the function cannot be a job, or the template names something that

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,6 +17,7 @@ from agentq.core.job import Job
 from agentq.core.lanes import LaneConfig, LaneStats
 from agentq.core.retention import Retention
 from agentq.core.states import Outcome, State, Transition
+from agentq.queue.context import running_entry
 from agentq.queue.handle import Cached, InFlight, JobHandle, Queued
 from agentq.queue.queue import Queue
 
@@ -163,14 +165,15 @@ class BlockingQueue:
             if thread is None:
                 self._ended = True
         if loop is not None and leave is not None:
-            try:
+            with suppress(RuntimeError):  # the loop has ended already
                 loop.call_soon_threadsafe(leave.set)
-            except RuntimeError:  # the loop has ended
-                pass
-        if thread is not None and thread is not threading.current_thread() and not _in_job():
+        in_job = running_entry.get() is not None
+        if thread is not None and thread is not threading.current_thread() and not in_job:
             thread.join()
 
-    def call(self, coroutine: Coroutine[Any, Any, T], timeout: float | timedelta | None = None) -> T:
+    def call(
+        self, coroutine: Coroutine[Any, Any, T], timeout: float | timedelta | None = None
+    ) -> T:
         """Run a coroutine on the queue's loop and wait for it; it is cancelled on `timeout`."""
         try:
             limit = None if timeout is None else seconds(timeout, "timeout", zero=True)
@@ -232,9 +235,3 @@ async def _awaited(handle: JobHandle) -> Outcome:
 
 async def _next(outcomes: Any) -> Any:
     return await anext(outcomes, _END)
-
-
-def _in_job() -> bool:
-    from agentq.queue.context import running_entry
-
-    return running_entry.get() is not None

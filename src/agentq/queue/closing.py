@@ -34,8 +34,11 @@ def enter(scheduler: Scheduler) -> None:
 
 
 async def _keep(scheduler: Scheduler) -> None:
-    """Live as long as the queue. A loop that shuts down cancels all tasks, this one among them:
-    that is how the queue learns of it and lets no handle hang."""
+    """Live as long as the queue, and notice when its loop shuts down.
+
+    A loop that shuts down cancels all tasks, this one among them; then no handle may hang.
+    """
+    assert scheduler.ended is not None
     try:
         await scheduler.ended
     except asyncio.CancelledError:
@@ -117,4 +120,3 @@ async def _idle(scheduler: Scheduler) -> None:
             await wait_on(future, scheduler.home)
         finally:
             scheduler.idlers.discard(future)
-

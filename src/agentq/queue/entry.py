@@ -72,8 +72,8 @@ class Entry:
         "thread",
         "timer",
         "waiters",
-        "waits",
         "waiting",
+        "waits",
     )
 
     def __init__(

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from agentq.core.errors import JobFailed, JobLost, QueueClosed
+from agentq.core.errors import JobFailed, JobLost
 from agentq.core.states import Outcome
 from agentq.queue.entry import SETTLED, Entry
 from agentq.queue.suspension import for_outcome
@@ -35,8 +35,10 @@ class JobHandle:
         would wait for itself.
         """
         entry = self._entry
-        if entry.phase is not SETTLED or entry.lost:
-            yield from self._settle().__await__()
+        if entry.phase is not SETTLED:
+            yield from for_outcome(entry).__await__()
+        if entry.lost:
+            raise lost_error(entry)
         return entry.outcome()
 
     async def result(self) -> Any:
@@ -46,18 +48,8 @@ class JobHandle:
         """
         entry = self._entry
         if entry.phase is not SETTLED:
-            await self._settle()
+            await for_outcome(entry)
         return output_of(entry)
-
-    async def _settle(self) -> None:
-        entry = self._entry
-        if entry.phase is not SETTLED:
-            try:
-                await for_outcome(entry)
-            except QueueClosed as error:
-                raise JobLost(entry.key, str(error)) from None
-        if entry.lost:
-            raise lost_error(entry)
 
     def __repr__(self) -> str:
         return f"<JobHandle {self._entry.key!r} {self._entry.state.__name__}>"

@@ -23,7 +23,7 @@ _STALE_ALLOWED = 64
 
 
 class Lane:
-    """One lane. Entries leave its deques lazily: what is no longer in the right phase is skipped."""
+    """One lane. Entries leave its deques lazily: one in another phase by now is skipped."""
 
     __slots__ = (
         "_demanded",

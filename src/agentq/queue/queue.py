@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType

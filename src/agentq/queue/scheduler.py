@@ -19,7 +19,7 @@ from typing import Any
 
 from agentq.core.errors import KeyConflict, QueueClosed, UnknownLane
 from agentq.core.job import Job
-from agentq.core.keys import checked_key, is_plain_key
+from agentq.core.keys import checked_key
 from agentq.core.lanes import LaneConfig
 from agentq.core.lifecycle import Verdict
 from agentq.core.retention import Retention
@@ -54,7 +54,6 @@ class Scheduler:
 
     home: AbstractEventLoop
     deadlines: Deadlines
-    ended: Future[None]
     keeper: asyncio.Task[None]
 
     def __init__(
@@ -72,6 +71,7 @@ class Scheduler:
         self.idlers: set[Future[None]] = set()
         self._on_change = on_change
         self.observer: Observer | None = None
+        self.ended: Future[None] | None = None
         self._context: Context | None = None
 
     def bind(self, home: AbstractEventLoop) -> None:
@@ -354,12 +354,10 @@ class Scheduler:
         idlers, self.idlers = self.idlers, set()
         for future in idlers:
             wake(future)
-        if self.stage is Stage.CLOSED and hasattr(self, "ended"):
+        if self.stage is Stage.CLOSED and self.ended is not None:
             wake(self.ended)
 
-    def call_later(
-        self, delay: float, call: Callable[[Entry], None], entry: Entry
-    ) -> TimerHandle:
+    def call_later(self, delay: float, call: Callable[[Entry], None], entry: Entry) -> TimerHandle:
         """Have the loop call `call(entry)` after `delay` seconds, in the queue's own context."""
         return self.home.call_later(delay, call, entry, context=self._context)
 

@@ -6,6 +6,7 @@ import asyncio
 from asyncio import Future
 from typing import TYPE_CHECKING
 
+from agentq.core.errors import JobLost, QueueClosed
 from agentq.queue import lending
 from agentq.queue.entry import ADMITTING, SETTLED, Entry
 from agentq.queue.lending import Wait
@@ -51,8 +52,15 @@ async def for_outcome(entry: Entry) -> None:
     """Wait until `entry` has settled.
 
     Inside a job, its permit is lent meanwhile. Raises `WouldDeadlock` when the job would wait for
-    itself, and `QueueClosed` when the queue's loop has stopped and this runs on another.
+    itself, and `JobLost` when the queue's loop has stopped and this runs on another.
     """
+    try:
+        await _for_outcome(entry)
+    except QueueClosed as error:
+        raise JobLost(entry.key, str(error)) from None
+
+
+async def _for_outcome(entry: Entry) -> None:
     scheduler = entry.scheduler
     owner = scheduler.owner()
     if owner is None:
@@ -113,4 +121,3 @@ async def for_news(scheduler: Scheduler, wait: Wait) -> None:
                 continue  # look again whether the job is being ended; the first one is raised below
         raise
     wait.nudged = False
-
