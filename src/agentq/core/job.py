@@ -63,7 +63,7 @@ class Job:
             self.on_loop = True
         else:
             self.on_loop = runs_on_loop(func)
-        if not isinstance(lane, str):
+        if type(lane) is not str and not isinstance(lane, str):
             raise TypeError(f"Job.lane must be a lane's name or a Priority, not {lane!r}")
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"Job.retry must be a Retry or None, not {retry!r}")

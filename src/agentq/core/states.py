@@ -1,28 +1,29 @@
-"""The states a key can be in, and what is told about a change of state."""
+"""The states a key can be in, and what is told about a change of state.
 
-from dataclasses import dataclass
+They are msgspec structs: immutable, compared by value, and a quarter of the cost of a frozen
+dataclass, which counts since every awaited job makes one.
+"""
+
 from typing import Any, TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+
+class Pending(Struct, frozen=True):
     """Claimed, and waiting for a place, a permit or its next try."""
 
 
-@dataclass(frozen=True, slots=True)
-class Processing:
+class Processing(Struct, frozen=True):
     """The job's code is running."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """The job returned. Absorbing: pushing the key again answers with this output."""
 
     output: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The job ended without an output. Pushing the key again runs fresh work.
 
     Attributes:
@@ -36,8 +37,7 @@ State: TypeAlias = Pending | Processing | Completed | Failed
 Outcome: TypeAlias = Completed | Failed
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(Struct, frozen=True):
     """One change of a key's state, told to `on_change` after it happened.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from agentq.core.errors import JobFailed, JobLost
 from agentq.core.states import Outcome
@@ -12,16 +13,13 @@ from agentq.queue.entry import SETTLED, Entry
 from agentq.queue.suspension import for_outcome
 
 
-class JobHandle:
+class JobHandle(Struct, frozen=True, eq=False):
     """What a push gives to wait for its job. Await it as often as you like, on any event loop.
 
     Cancelling a wait disturbs neither the job nor others who wait for it.
     """
 
-    __slots__ = ("_entry",)
-
-    def __init__(self, entry: Entry) -> None:
-        self._entry = entry
+    _entry: Entry
 
     @property
     def key(self) -> str:
@@ -70,22 +68,19 @@ def lost_error(entry: Entry) -> JobLost:
     return JobLost(entry.key, entry.reason.removeprefix("lost: "))
 
 
-@dataclass(slots=True)
-class Queued:
+class Queued(Struct, frozen=True):
     """The push made new work."""
 
     handle: JobHandle
 
 
-@dataclass(slots=True)
-class InFlight:
+class InFlight(Struct, frozen=True):
     """The key is in flight already; this push has joined its job."""
 
     handle: JobHandle
 
 
-@dataclass(slots=True)
-class Cached:
+class Cached(Struct, frozen=True):
     """The key has completed before; nothing runs."""
 
     output: Any
