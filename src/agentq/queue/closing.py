@@ -25,8 +25,9 @@ def enter(scheduler: Scheduler) -> None:
     """Open the queue on the running loop and start its keeper."""
     with scheduler.lock:
         if scheduler.stage is not Stage.NEW:
+            before = "entered" if scheduler.ended is not None else "closed"
             raise QueueClosed(
-                "this queue was entered before; a queue is used once, so make a new one"
+                f"this queue was {before} before; a queue is used once, so make a new one"
             )
         loop = asyncio.get_running_loop()
         scheduler.bind(loop)
@@ -45,6 +46,7 @@ async def _keep(scheduler: Scheduler) -> None:
         with scheduler.lock:
             scheduler.shut("its event loop is shutting down")
         scheduler.tell()
+        limit(scheduler)
         raise
 
 
@@ -70,31 +72,31 @@ async def drain(scheduler: Scheduler, timeout: float | None) -> None:
 
 async def rest(scheduler: Scheduler) -> None:
     """Wait until a closed queue has nothing in flight and its cancelled jobs have cleaned up."""
-    if scheduler.stage is Stage.NEW or scheduler.owner() is not None:
+    if scheduler.ended is None or scheduler.owner() is not None:
         return  # never opened; or called by a job, which is among those being cancelled
     await _idle(scheduler)
     if _get_running_loop() is not scheduler.home:
         return
+    await asyncio.wait((scheduler.keeper,))
+    # Runs that were recorded before they stopped have until the same moment to clean up.
     with scheduler.lock:
         tasks = [entry.task for entry in scheduler.lingering.values() if entry.task is not None]
-        tasks.append(scheduler.keeper)
-    if tasks:
-        _, left = await asyncio.wait(tasks, timeout=CLEANUP_SECONDS)
-        if left:
-            names = ", ".join(repr(task.get_name()) for task in left)
-            log.warning("closed, but jobs that were given up have not ended: %s", names)
+    if tasks and scheduler.give_up_at is not None:
+        await asyncio.wait(tasks, timeout=scheduler.give_up_at - scheduler.home.time())
 
 
 def limit(scheduler: Scheduler) -> None:
     """Give up, after a while, the jobs that do not end although they were cancelled."""
-    if not scheduler.ledger.live or scheduler.home.is_closed():
+    if scheduler.ended is None or not (scheduler.ledger.live or scheduler.lingering):
         return
     if _get_running_loop() is scheduler.home:
-        scheduler.home.call_later(CLEANUP_SECONDS, _give_up, scheduler)
+        if scheduler.give_up_at is None:
+            scheduler.give_up_at = scheduler.home.time() + CLEANUP_SECONDS
+            scheduler.home.call_at(scheduler.give_up_at, _give_up, scheduler)
     else:
         try:
             scheduler.home.call_soon_threadsafe(limit, scheduler)
-        except RuntimeError:  # closed meanwhile
+        except RuntimeError:  # the loop is closed
             return
 
 
@@ -102,7 +104,7 @@ def _give_up(scheduler: Scheduler) -> None:
     keys = scheduler.give_up("it was cancelled and did not end")
     if keys:
         log.warning(
-            "closed, but %d cancelled jobs have not ended: %s",
+            "closed, but %d jobs that were cancelled have not ended: %s",
             len(keys),
             ", ".join(repr(key) for key in keys[:10]),
         )

@@ -155,7 +155,7 @@ def _failed_try(scheduler: Scheduler, entry: Entry, error: BaseException) -> Non
     elif not cancelled:
         fail(scheduler, entry, reason_of(error), error)
     elif entry.stop is Stop.CLOSE:
-        lose(scheduler, entry, Stop.CLOSE.value)
+        lose(scheduler, entry, scheduler.why)
     else:
         fail(scheduler, entry, entry.stop.value, error)
 

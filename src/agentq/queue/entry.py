@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import Context
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentq.core.job import Job
 from agentq.core.states import Completed, Failed, Pending, Processing
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from agentq.queue.lane import Lane
     from agentq.queue.lending import Wait
     from agentq.queue.scheduler import Scheduler
+
+# When, a number that tells equals apart, and whose; a list, so that it can let go of its entry.
+Deadline: TypeAlias = "list[Any]"
 
 State = type[Pending] | type[Processing] | type[Completed] | type[Failed]
 
@@ -96,7 +99,7 @@ class Entry:
         self.task: asyncio.Task[None] | None = None
         self.thread = False
         self.holding = False
-        self.deadline: tuple[float, int, Entry] | None = None
+        self.deadline: Deadline | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.stop: Stop | None = None
         # Who waits for it: the pusher waiting for room, callers outside jobs, jobs and maps.

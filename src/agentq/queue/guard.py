@@ -21,20 +21,27 @@ from agentq.queue.entry import Entry
 
 
 def start(entry: Entry) -> None:
-    """Make the task of `entry`, guarded. No code of the job runs before this returns.
+    """Give `entry` a permit and make its task, guarded.
 
-    The task is made directly, not by the loop's task factory: an eager factory would run the job
-    inside whoever freed its permit.
+    Its place in the lane is taken back before. Called on the queue's loop with the lock held; no
+    code of the job runs before this returns: the task is made directly, not by the loop's task
+    factory, since an eager factory would run the job inside whoever freed its permit.
     """
-    context = entry.context
+    scheduler, job, context = entry.scheduler, entry.job, entry.context
     assert context is not None
-    if entry.job.retry is None:
+    entry.lane.running += 1
+    entry.holding = True
+    scheduler.ledger.start(entry)
+    if job.retry is None:
         entry.context = None
     else:
+        entry.stop = None
         context = context.copy()
     body = _run(entry)
     body.send(None)
-    entry.task = Task(body, loop=entry.scheduler.home, name=entry.key, context=context)
+    entry.task = Task(body, loop=scheduler.home, name=entry.key, context=context)
+    if job.timeout is not None:
+        scheduler.deadlines.set(entry, job.timeout)
 
 
 @types.coroutine

@@ -77,14 +77,23 @@ class Lane:
         entry.phase = ADMITTING
         self.admitting += 1
         self._line.append(entry)
+        if entry.demand:
+            self.room_demand += 1
 
     def leave(self, entry: Entry) -> None:
         """Take `entry` out of the line; the caller changes its phase."""
-        self.admitting -= 1
+        self._left(entry)
         if len(self._line) > 2 * self.admitting + _STALE_ALLOWED:
             self._line = deque(
                 other for other in self._line if other.phase is ADMITTING and other is not entry
             )
+
+    def _left(self, entry: Entry) -> None:
+        self.admitting -= 1
+        if entry.demand:
+            self.room_demand -= 1
+        if not self.admitting:
+            self._line.clear()
 
     def lined_up(self) -> list[Entry]:
         """Those that wait for a place, in order."""
@@ -105,18 +114,35 @@ class Lane:
             self._places = deque(
                 other for other in self._places if other.phase is WAITING and other is not entry
             )
+        if not self.waiting:
+            self._places.clear()
+            self._demanded.clear()
 
     def want(self, entry: Entry) -> None:
-        """Note that a job waits for `entry`, so that it may run on a lent permit."""
-        if entry.phase is WAITING:
+        """A job begins to wait for `entry`, which may now run on a lent permit."""
+        entry.demand += 1
+        if entry.demand > 1:
+            return
+        if entry.phase is ADMITTING:
+            self.room_demand += 1
+        elif entry.phase is WAITING:
             self._demanded.append(entry)
+            if len(self._demanded) > 2 * self.waiting + _STALE_ALLOWED:
+                wanted = [one for one in self._demanded if one.phase is WAITING and one.demand]
+                self._demanded = deque(dict.fromkeys(wanted))
+
+    def unwant(self, entry: Entry) -> None:
+        """A job waits for `entry` no longer."""
+        entry.demand -= 1
+        if not entry.demand and entry.phase is ADMITTING:
+            self.room_demand -= 1
 
     def next_admitted(self) -> Entry | None:
         """The next entry to be given a place, or None when there is no room or nobody waits."""
         while self.admitting and self.waiting < self.capacity:
             entry = self._line.popleft()
             if entry.phase is ADMITTING:
-                self.admitting -= 1
+                self._left(entry)
                 return entry
         return None
 
@@ -151,7 +177,11 @@ class Lane:
         while True:
             entry = self._places.popleft()
             if entry.phase is WAITING:
-                return entry
+                break
+        if not self.waiting and (self._places or self._demanded):
+            self._places.clear()
+            self._demanded.clear()
+        return entry
 
     def stats(self) -> LaneStats:
         """The numbers of this moment."""

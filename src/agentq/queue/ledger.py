@@ -1,7 +1,8 @@
 """The state map: which keys are in flight, which are finished, and every change between states.
 
-Called with the scheduler's lock held. Finished keys are kept apart, as bare values, so that a
-million of them cost what a plain dict costs and give the garbage collector nothing to follow.
+Called with the scheduler's lock held. Finished keys are kept apart, as bare outputs where nothing
+else has to be remembered, so that a million of them cost what a plain dict costs and give the
+garbage collector nothing to follow.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from types import NoneType
 from typing import Any
 
+from msgspec import Struct
+
 from agentq.core.lifecycle import Verdict, on_push
 from agentq.core.retention import Retention
 from agentq.core.states import Completed, Failed, Pending, Processing, State, Transition
@@ -18,11 +21,29 @@ from agentq.queue.entry import BACKOFF, RUNNING, SETTLED, WITHDRAWN, Entry
 
 MISSING: Any = object()
 
-_WRAPPED = (Completed, Failed)
+
+class Kept(Struct, frozen=True):
+    """A finished key of which more is remembered than its output.
+
+    Attributes:
+        state: how it ended.
+        fingerprint: which call it was, if that is known.
+        until: when to forget it, by the ledger's clock; None: never.
+    """
+
+    state: Completed | Failed
+    fingerprint: bytes | None
+    until: float | None
 
 
 class Ledger:
-    """Keys and their states. The only place where a state changes."""
+    """Keys and their states. The only place where a state changes.
+
+    Attributes:
+        live: the keys in flight.
+        finished: the others, oldest first: a bare output, or `Kept`.
+        changes: what `on_change` has not been told yet; None when nobody wants to know.
+    """
 
     def __init__(
         self, retention: Retention | None, clock: Callable[[], float], *, observed: bool
@@ -34,42 +55,30 @@ class Ledger:
         assert ttl is None or isinstance(ttl, float)
         self._ttl: float | None = ttl
         self._max_keys = None if retention is None else retention.max_keys
-        self._limited = retention is not None
         # An OrderedDict forgets its oldest key in constant time; a plain dict is smaller.
         self.finished: dict[str, Any] = {} if retention is None else OrderedDict()
-        self._deadlines: OrderedDict[str, float] = OrderedDict()
-        self._fingerprints: dict[str, bytes] = {}
 
     def state(self, key: str) -> State | None:
         """The state of `key`, or None when it is not known."""
         entry = self.live.get(key)
         if entry is not None:
             return Processing() if entry.phase is RUNNING else Pending()
-        self._forget_expired()
-        value = self.finished.get(key, MISSING)
-        return None if value is MISSING else _state_of(value)
-
-    def replay(self, key: str) -> Any:
-        """The cached output of a key that has nothing to be checked, or `MISSING`: look closer."""
-        value = self.finished.get(key, MISSING)
-        if type(value) in _WRAPPED or self._limited or key in self._fingerprints:
-            return MISSING
-        return value
+        kept = self._recall(key)
+        return None if kept is None else kept.state
 
     def look(self, key: str, given: bytes | None) -> tuple[Verdict, Any]:
-        """Decide what a push of a known `key` comes to, and give what answers it.
+        """Decide what a push of `key` comes to, and give what answers it.
 
         The second value is the entry to join, the cached output, or None.
         """
         entry = self.live.get(key)
         if entry is not None:
             return on_push(entry.state, entry.job.fingerprint, given), entry
-        self._forget_expired()
-        value = self.finished.get(key, MISSING)
-        if value is MISSING:
+        kept = self._recall(key)
+        if kept is None:
             return on_push(NoneType, None, given), None
-        state = _state_of(value)
-        verdict = on_push(type(state), self._fingerprints.get(key), given)
+        state = kept.state
+        verdict = on_push(type(state), kept.fingerprint, given)
         return verdict, state.output if isinstance(state, Completed) else None
 
     def open(self, entry: Entry) -> None:
@@ -77,8 +86,10 @@ class Ledger:
         key = entry.key
         before = None
         if key in self.finished:
-            before = _state_of(self.finished[key])
-            self._forget(key)
+            kept = self._recall(key)
+            if kept is not None:
+                before = kept.state
+                del self.finished[key]
         self.live[key] = entry
         if self.changes is not None:
             self._changed(entry, before, Pending())
@@ -109,12 +120,13 @@ class Ledger:
         entry.phase = SETTLED
         key = entry.key
         del self.live[key]
-        # An output that is itself a state is told from one by being wrapped.
-        self.finished[key] = Completed(output) if type(output) in _WRAPPED else output
-        if entry.job.fingerprint is not None:
-            self._fingerprints[key] = entry.job.fingerprint
-        if self._limited:
-            self._retain(key)
+        fingerprint = entry.job.fingerprint
+        if fingerprint is None and self._ttl is None:
+            self.finished[key] = output
+        else:
+            self._keep(key, Completed(output), fingerprint)
+        if self._max_keys is not None:
+            self._forget_surplus()
         if self.changes is not None:
             self._changed(entry, Processing(), Completed(output))
 
@@ -125,8 +137,9 @@ class Ledger:
         entry.phase = SETTLED
         del self.live[entry.key]
         failed = Failed(reason)
-        self.finished[entry.key] = failed
-        self._retain(entry.key)
+        self._keep(entry.key, failed, None)
+        if self._max_keys is not None:
+            self._forget_surplus()
         if self.changes is not None:
             self._changed(entry, before, failed)
 
@@ -134,29 +147,31 @@ class Ledger:
         assert self.changes is not None
         self.changes.append(Transition(entry.key, entry.lane.name, before, after))
 
-    def _retain(self, key: str) -> None:
+    def _keep(self, key: str, state: Completed | Failed, fingerprint: bytes | None) -> None:
+        until = None
         if self._ttl is not None:
-            self._deadlines[key] = self._clock() + self._ttl
-            self._forget_expired()
-        if self._max_keys is not None:
-            while len(self.finished) > self._max_keys:
-                self._forget(next(iter(self.finished)))
+            now = self._clock()
+            until = now + self._ttl
+            self._forget_expired(now)
+        self.finished[key] = Kept(state, fingerprint, until)
 
-    def _forget_expired(self) -> None:
-        if not self._deadlines:
-            return
-        now = self._clock()
-        while self._deadlines:
-            key, deadline = next(iter(self._deadlines.items()))
-            if deadline > now:
+    def _recall(self, key: str) -> Kept | None:
+        """What is known of a finished key."""
+        if self._ttl is not None:
+            self._forget_expired(self._clock())
+        value = self.finished.get(key, MISSING)
+        if value is MISSING:
+            return None
+        return value if type(value) is Kept else Kept(Completed(value), None, None)
+
+    def _forget_expired(self, now: float) -> None:
+        while self.finished:
+            key, kept = next(iter(self.finished.items()))
+            if kept.until > now:
                 return
-            self._forget(key)
+            del self.finished[key]
 
-    def _forget(self, key: str) -> None:
-        del self.finished[key]
-        self._deadlines.pop(key, None)
-        self._fingerprints.pop(key, None)
-
-
-def _state_of(value: Any) -> Completed | Failed:
-    return value if type(value) in _WRAPPED else Completed(value)
+    def _forget_surplus(self) -> None:
+        assert self._max_keys is not None
+        while len(self.finished) > self._max_keys:
+            del self.finished[next(iter(self.finished))]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections import deque
+from collections.abc import Iterator
 
 from agentq.core.errors import WouldDeadlock
-from agentq.queue.entry import RUNNING, Entry
+from agentq.queue.entry import Entry
 from agentq.queue.waiters import wake
 
 
@@ -56,7 +57,6 @@ def watch(wait: Wait, target: Entry) -> None:
                 f"job {owner.key!r} would wait for itself: it waits for {target.key!r}, which "
                 "is this job or waits for it"
             )
-        target.demand += 1
         target.lane.want(target)
     wait.targets.add(target)
     if target.waits is None:
@@ -72,7 +72,7 @@ def unwatch(wait: Wait, target: Entry) -> None:
     if target.waits is not None:
         target.waits.discard(wait)
     if wait.owner is not None:
-        target.demand -= 1
+        target.lane.unwant(target)
 
 
 def suspend(wait: Wait, future: Future[None]) -> None:
@@ -96,7 +96,7 @@ def settled(target: Entry) -> None:
     for wait in waits:
         wait.targets.discard(target)
         if wait.owner is not None:
-            target.demand -= 1
+            target.lane.unwant(target)
         wait.settled.append(target)
         resume(wait)
 
@@ -112,7 +112,7 @@ def resume(wait: Wait) -> None:
     owner = wait.owner
     if owner is not None and owner.waiting == 1:
         lane = owner.lane
-        if lane.running - lane.lent >= lane.permits:
+        if lane.running - lane.lent >= lane.permits and not owner.scheduler.given_up:
             wait.resuming = True
             lane.resuming.append(wait)
             return
@@ -139,17 +139,12 @@ def release(wait: Wait) -> None:
 def abandon(wait: Wait, replacement: Future[None]) -> bool:
     """The waiting code was cancelled. True when it may go on now.
 
-    A job that is being ended cleans up at once. Any other waits on `replacement` for its permit,
-    as a condition variable waits for its lock.
+    Until then it waits on `replacement` for its job's permit, as a condition variable waits for
+    its lock: the code that handles the cancellation is the job's own and counts like any other.
     """
     if wait.future is None:
         return True
     wait.future = replacement
-    owner = wait.owner
-    if owner is None or owner.stop is not None or owner.phase is not RUNNING:
-        wait.future = None
-        _leave(wait)
-        return True
     resume(wait)
     return wait.future is None
 
@@ -171,7 +166,7 @@ def disown(owner: Entry) -> None:
         owner.waiting = 0
     for wait in owner.opened:
         for target in wait.targets:
-            target.demand -= 1
+            target.lane.unwant(target)
         if wait.future is not None and wait.admitting is not None:
             wait.admitting.lane.room_demand -= 1
         wait.owner = None
@@ -201,9 +196,16 @@ def _reaches(start: Entry, goal: Entry) -> bool:
         entry = pending.pop()
         if entry is goal:
             return True
-        for wait in entry.opened or ():
-            for target in wait.targets:
-                if target not in seen:
-                    seen.add(target)
-                    pending.append(target)
+        for awaited in _awaited_by(entry):
+            if awaited not in seen:
+                seen.add(awaited)
+                pending.append(awaited)
     return False
+
+
+def _awaited_by(entry: Entry) -> Iterator[Entry]:
+    for wait in entry.opened or ():
+        yield from wait.targets
+    earlier = entry.scheduler.lingering.get(entry.key)
+    if earlier is not None and earlier.successor is entry:
+        yield earlier  # the code of the key's last run has to stop first

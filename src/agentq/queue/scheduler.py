@@ -30,7 +30,7 @@ from agentq.queue.deadlines import Deadlines
 from agentq.queue.entry import ADMITTING, BACKOFF, RUNNING, WAITING, Entry, Stop
 from agentq.queue.guard import start
 from agentq.queue.lane import Lane
-from agentq.queue.ledger import MISSING, Ledger
+from agentq.queue.ledger import MISSING, Kept, Ledger
 from agentq.queue.lending import Wait
 from agentq.queue.observer import Observer
 from agentq.queue.stage import Stage
@@ -72,13 +72,16 @@ class Scheduler:
         self._on_change = on_change
         self.observer: Observer | None = None
         self.ended: Future[None] | None = None
+        self.give_up_at: float | None = None
+        self.given_up = False
+        self.why = Stop.CLOSE.value
         self._context: Context | None = None
 
     def bind(self, home: AbstractEventLoop) -> None:
         """Open, on the loop that is running here."""
         self.home = home
         self._context = copy_context()
-        self.deadlines = Deadlines(home, self._context, endings.timed_out)
+        self.deadlines = Deadlines(home, self.lock, self._context, endings.timed_out)
         self.ended = home.create_future()
         if self._on_change is not None:
             assert self.ledger.changes is not None
@@ -111,16 +114,18 @@ class Scheduler:
         if not isinstance(job, Job):
             raise TypeError(f"a queue takes a Job, not {job!r}; make one with Job(key, func)")
         key = job.key if job.key_is_plain else checked_key(job.key)
-        lane = self.lanes.get(job.lane) or self._no_lane(job)
+        lane = self.lanes.get(job.lane)
+        if lane is None:
+            raise self._no_lane(job)
         ledger = self.ledger
         with self.lock:
             if self.stage is not _OPEN:
                 self._check_open()
-            if key in ledger.finished:
-                output = ledger.replay(key)
-                if output is not MISSING:
+            known = ledger.finished.get(key, MISSING)
+            if known is not MISSING:
+                if type(known) is not Kept:  # nothing to be checked
                     lane.cached += 1
-                    return _REPLAY, output
+                    return _REPLAY, known
                 verdict, found = ledger.look(key, job.fingerprint)
             elif key in ledger.live:
                 verdict, found = ledger.look(key, job.fingerprint)
@@ -135,7 +140,7 @@ class Scheduler:
                 if self.lingering and key in self.lingering:
                     self._park(found)
                 elif at_home and lane.running < lane.permits and lane.is_quiet():
-                    self.start(found)
+                    start(found)
                 elif lane.waiting < lane.capacity and lane.is_busy():
                     lane.place(found)
                 else:
@@ -154,8 +159,8 @@ class Scheduler:
             self.observer.flush()
         return verdict, found
 
-    def _no_lane(self, job: Job) -> Lane:
-        raise UnknownLane(
+    def _no_lane(self, job: Job) -> UnknownLane:
+        return UnknownLane(
             f"job {job.key!r} names lane {str(job.lane)!r}, which this queue does not have; its "
             f"lanes are {', '.join(self.lanes)}; give it one with Queue(lanes={{…}})"
         )
@@ -163,7 +168,7 @@ class Scheduler:
     def _check_open(self) -> None:
         if self.stage is Stage.NEW:
             raise QueueClosed("the queue is not open yet; use it inside 'async with queue:'")
-        if self.home.is_closed():
+        if self.stage is not Stage.CLOSED and self.home.is_closed():
             self.shut("its event loop is closed")
         if self.stage is Stage.CLOSED or (self.stage is Stage.DRAINING and not self.owner()):
             raise QueueClosed(f"the queue is {self.stage.value} and takes no more work")
@@ -197,6 +202,8 @@ class Scheduler:
 
     # ── permits; with the lock held ──────────────────────────────────────────────────────────
 
+    start = staticmethod(start)
+
     def advance(self, lane: Lane) -> None:
         """Give out the places and permits of `lane` that can be given out."""
         at_home = _get_running_loop() is self.home
@@ -214,7 +221,7 @@ class Scheduler:
             entry = lane.next_started()
             if entry is None:
                 return
-            self.start(entry)
+            start(entry)
 
     def _advance_soon(self, lane: Lane) -> None:
         with self.lock:
@@ -239,17 +246,6 @@ class Scheduler:
             lending.admitted(admission)
         elif admission is not None:
             wake(admission)
-
-    def start(self, entry: Entry) -> None:
-        """Run `entry`, which has no place in its lane any more; on the queue's loop only."""
-        entry.lane.running += 1
-        entry.holding = True
-        entry.stop = None
-        self.ledger.start(entry)
-        start(entry)
-        timeout = entry.job.timeout
-        if timeout is not None:
-            self.deadlines.set(entry, timeout)
 
     def _drop_place(self, entry: Entry) -> None:
         """Take back what an entry that does not run holds in its lane."""
@@ -302,6 +298,7 @@ class Scheduler:
         """As `close`, with the lock held, and a reason for those whose end will not be known."""
         if self.stage is Stage.CLOSED:
             return
+        self.why = why
         dead = self.stage is Stage.NEW or self.home.is_closed()
         self.stage = Stage.CLOSED
         for entry in list(self.ledger.live.values()):
@@ -318,14 +315,23 @@ class Scheduler:
         self.wake_idlers()
 
     def give_up(self, why: str) -> list[str]:
-        """Lose every job that a cancellation did not end; returns their keys."""
+        """Lose every job that a cancellation did not end; returns the keys of all that still run.
+
+        From here on code that is still to clean up no longer waits for a permit.
+        """
         with self.lock:
-            left = list(self.ledger.live.values())
-            for entry in left:
+            self.given_up = True
+            for lane in self.lanes.values():
+                for wait in lane.resuming:
+                    if wait.resuming and wait.future is not None:
+                        lending.release(wait)
+                lane.resuming.clear()
+            for entry in list(self.ledger.live.values()):
                 self.lingering[entry.key] = entry
                 endings.lose(self, entry, why)
+            left = list(self.lingering)
         self.tell()
-        return [entry.key for entry in left]
+        return left
 
     def refuse_waiting(self) -> None:
         """Turn away pushes from outside that have no place yet; the queue is draining."""

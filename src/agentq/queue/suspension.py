@@ -96,7 +96,7 @@ async def for_news(scheduler: Scheduler, wait: Wait) -> None:
     """Wait until something has happened to what `wait` waits for.
 
     The permit of its owner is lent meanwhile. It is back when this returns, and also when this
-    raises `CancelledError`, unless the owner itself is being ended.
+    raises `CancelledError`.
     """
     loop = asyncio.get_running_loop()
     with scheduler.lock:
@@ -110,14 +110,24 @@ async def for_news(scheduler: Scheduler, wait: Wait) -> None:
     try:
         await wait_on(future, scheduler.home)
     except BaseException:
-        while True:
-            future = loop.create_future()
-            with scheduler.lock:
-                if lending.abandon(wait, future):
-                    break
-            try:
-                await wait_on(future, scheduler.home)
-            except asyncio.CancelledError:
-                continue  # look again whether the job is being ended; the first one is raised below
+        await _take_permit_back(scheduler, wait)
         raise
     wait.nudged = False
+
+
+async def _take_permit_back(scheduler: Scheduler, wait: Wait) -> None:
+    """The wait is over by cancellation; cancelled again meanwhile, this goes on all the same."""
+    while True:
+        future: Future[None] = asyncio.get_running_loop().create_future()
+        with scheduler.lock:
+            if lending.abandon(wait, future):
+                return
+        try:
+            await wait_on(future, scheduler.home)
+        except asyncio.CancelledError:
+            continue  # the first cancellation is raised once the permit is back
+        except QueueClosed:  # the queue's loop has stopped, and with it every permit
+            with scheduler.lock:
+                if wait.future is not None:
+                    lending.release(wait)
+            return
