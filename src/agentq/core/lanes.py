@@ -30,8 +30,9 @@ class LaneConfig:
 class LaneStats:
     """The numbers of one lane at one moment.
 
-    `waiting + retrying + running + lending + completed + failed` is the number of jobs the lane
-    has accepted.
+    At rest, `completed + failed` is the number of jobs the lane has accepted. A run that is given
+    up (timed out, say) is counted in `failed` or `retrying` at once, and in `running` too until
+    its code has stopped. A job that waits for a place is counted nowhere.
 
     Attributes:
         waiting: jobs that have a place in the lane and wait for a permit; at most `capacity`.

@@ -1,11 +1,13 @@
 """Which state may follow which, and what decides it. Every rule about a key's life is here.
 
-nothing ──► Pending ──► Processing ──► Completed      absorbing
-│ ▲          │   │
-│ └──────────┘   └─────► Failed ──► Pending   (pushed again: fresh work)
-│   another try            ▲
-├──────────────────────────┘  cancelled, or dropped at close
-└──► nothing   the push was cancelled before its lane took the job
+    nothing ──► Pending ──► Processing ──► Completed      absorbing
+                  │ ▲          │   │
+                  │ └──────────┘   └─────► Failed ──► Pending   (pushed again: fresh work)
+                  │   another try            ▲
+                  ├──────────────────────────┘  cancelled, or dropped at close
+                  └──► nothing   the push was cancelled before its lane took the job
+
+A claim that is withdrawn leaves its key as it was before: unknown, or failed.
 """
 
 from enum import Enum

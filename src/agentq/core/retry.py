@@ -66,5 +66,5 @@ class Retry:
         try:
             grown = initial * self.factor ** (attempt - 1)
         except OverflowError:
-            grown = maximum
+            grown = maximum if initial else 0.0
         return min(grown, maximum) * (1 - self.jitter * draw)

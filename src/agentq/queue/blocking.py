@@ -17,7 +17,7 @@ from agentq.core.job import Job
 from agentq.core.lanes import LaneConfig, LaneStats
 from agentq.core.retention import Retention
 from agentq.core.states import Outcome, State, Transition
-from agentq.queue.context import running_entry
+from agentq.queue.context import running
 from agentq.queue.handle import Cached, InFlight, JobHandle, Queued
 from agentq.queue.queue import Queue
 
@@ -167,7 +167,7 @@ class BlockingQueue:
         if loop is not None and leave is not None:
             with suppress(RuntimeError):  # the loop has ended already
                 loop.call_soon_threadsafe(leave.set)
-        in_job = running_entry.get() is not None
+        in_job = running.get() is not None
         if thread is not None and thread is not threading.current_thread() and not in_job:
             thread.join()
 

@@ -117,8 +117,9 @@ async def _idle(scheduler: Scheduler) -> None:
         with scheduler.lock:
             if not scheduler.ledger.live:
                 return
-            scheduler.idlers.add(future)
+            scheduler.idlers[future] = None
         try:
             await wait_on(future, scheduler.home)
         finally:
-            scheduler.idlers.discard(future)
+            with scheduler.lock:
+                scheduler.idlers.pop(future, None)

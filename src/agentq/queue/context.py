@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from agentq.queue.entry import Entry
 
-running_entry: ContextVar[Entry | None] = ContextVar("agentq_running_entry", default=None)
+running: ContextVar[tuple[Entry, int] | None] = ContextVar("agentq running", default=None)
+"""The job whose code this is, and which of its tries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,11 @@ def current() -> JobContext:
     Works in the job's own task, in tasks it started, and in the thread of a synchronous job.
     Raises `LookupError` outside of any job.
     """
-    entry = running_entry.get()
-    if entry is None:
+    run = running.get()
+    if run is None:
         raise LookupError("current() was called outside of a job: no job is running here")
-    return JobContext(entry.key, entry.lane.name, entry.attempt, _token(entry))
+    entry, attempt = run
+    return JobContext(entry.key, entry.lane.name, attempt, _token(entry))
 
 
 def _token(entry: Entry) -> str:

@@ -102,14 +102,15 @@ class Entry:
         self.deadline: Deadline | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.stop: Stop | None = None
-        # Who waits for it: the pusher waiting for room, callers outside jobs, jobs and maps.
+        # Who waits for it: the pusher waiting for room, callers outside jobs, jobs and maps. Those
+        # are dicts used as sets that keep their order: first come, first woken.
         self.admission: asyncio.Future[None] | Wait | None = None
         self.joined = False
-        self.waiters: set[asyncio.Future[None]] | None = None
-        self.waits: set[Wait] | None = None
+        self.waiters: dict[asyncio.Future[None], None] | None = None
+        self.waits: dict[Wait, None] | None = None
         self.demand = 0
         # What it waits for itself, and how many of its tasks are suspended doing so.
-        self.opened: set[Wait] | None = None
+        self.opened: dict[Wait, None] | None = None
         self.waiting = 0
         # The next claim on the key, when this one's code outlives its outcome.
         self.successor: Entry | None = None

@@ -15,7 +15,7 @@ from collections.abc import Generator
 from contextvars import copy_context
 from typing import Any
 
-from agentq.queue.context import running_entry
+from agentq.queue.context import running
 from agentq.queue.endings import ended_badly, ended_well, thread_ended
 from agentq.queue.entry import Entry
 
@@ -53,7 +53,7 @@ async def _run(entry: Entry) -> None:
     """The body of a job's task."""
     try:
         await _armed()
-        running_entry.set(entry)
+        running.set((entry, entry.attempt))
         job = entry.job
         if job.on_loop:
             if job.kwargs:

@@ -55,6 +55,7 @@ class Ledger:
         assert ttl is None or isinstance(ttl, float)
         self._ttl: float | None = ttl
         self._max_keys = None if retention is None else retention.max_keys
+        self._limited = retention is not None
         # An OrderedDict forgets its oldest key in constant time; a plain dict is smaller.
         self.finished: dict[str, Any] = {} if retention is None else OrderedDict()
 
@@ -63,8 +64,7 @@ class Ledger:
         entry = self.live.get(key)
         if entry is not None:
             return Processing() if entry.phase is RUNNING else Pending()
-        kept = self._recall(key)
-        return None if kept is None else kept.state
+        return self._finished_state(key)
 
     def look(self, key: str, given: bytes | None) -> tuple[Verdict, Any]:
         """Decide what a push of `key` comes to, and give what answers it.
@@ -82,24 +82,21 @@ class Ledger:
         return verdict, state.output if isinstance(state, Completed) else None
 
     def open(self, entry: Entry) -> None:
-        """A new claim: nothing or Failed → Pending."""
-        key = entry.key
-        before = None
-        if key in self.finished:
-            kept = self._recall(key)
-            if kept is not None:
-                before = kept.state
-                del self.finished[key]
-        self.live[key] = entry
+        """A new claim: nothing or Failed → Pending.
+
+        A failure stays noted until the key has ended anew, for the case that the claim is
+        withdrawn.
+        """
+        self.live[entry.key] = entry
         if self.changes is not None:
-            self._changed(entry, before, Pending())
+            self._changed(entry, self._finished_state(entry.key), Pending())
 
     def withdraw(self, entry: Entry) -> None:
-        """A push cancelled before its lane took the job: Pending → nothing."""
+        """A push cancelled before its lane took the job: Pending → what was before."""
         entry.phase = WITHDRAWN
         del self.live[entry.key]
         if self.changes is not None:
-            self._changed(entry, Pending(), None)
+            self._changed(entry, Pending(), self._finished_state(entry.key))
 
     def start(self, entry: Entry) -> None:
         """A try begins: Pending → Processing."""
@@ -121,12 +118,10 @@ class Ledger:
         key = entry.key
         del self.live[key]
         fingerprint = entry.job.fingerprint
-        if fingerprint is None and self._ttl is None:
+        if fingerprint is None and not self._limited:
             self.finished[key] = output
         else:
             self._keep(key, Completed(output), fingerprint)
-        if self._max_keys is not None:
-            self._forget_surplus()
         if self.changes is not None:
             self._changed(entry, Processing(), Completed(output))
 
@@ -138,8 +133,6 @@ class Ledger:
         del self.live[entry.key]
         failed = Failed(reason)
         self._keep(entry.key, failed, None)
-        if self._max_keys is not None:
-            self._forget_surplus()
         if self.changes is not None:
             self._changed(entry, before, failed)
 
@@ -149,11 +142,20 @@ class Ledger:
 
     def _keep(self, key: str, state: Completed | Failed, fingerprint: bytes | None) -> None:
         until = None
+        if self._limited:
+            self.finished.pop(key, None)  # so that it comes in last, the youngest
         if self._ttl is not None:
             now = self._clock()
             until = now + self._ttl
             self._forget_expired(now)
         self.finished[key] = Kept(state, fingerprint, until)
+        if self._max_keys is not None:
+            while len(self.finished) > self._max_keys:
+                del self.finished[next(iter(self.finished))]
+
+    def _finished_state(self, key: str) -> Completed | Failed | None:
+        kept = self._recall(key)
+        return None if kept is None else kept.state
 
     def _recall(self, key: str) -> Kept | None:
         """What is known of a finished key."""
@@ -170,8 +172,3 @@ class Ledger:
             if kept.until > now:
                 return
             del self.finished[key]
-
-    def _forget_surplus(self) -> None:
-        assert self._max_keys is not None
-        while len(self.finished) > self._max_keys:
-            del self.finished[next(iter(self.finished))]

@@ -32,7 +32,7 @@ class Wait:
 
     def __init__(self, owner: Entry | None) -> None:
         self.owner = owner
-        self.targets: set[Entry] = set()
+        self.targets: dict[Entry, None] = {}
         self.settled: deque[Entry] = deque()
         self.admitting: Entry | None = None
         self.nudged = False
@@ -40,8 +40,8 @@ class Wait:
         self.resuming = False
         if owner is not None:
             if owner.opened is None:
-                owner.opened = set()
-            owner.opened.add(self)
+                owner.opened = {}
+            owner.opened[self] = None
 
     def has_news(self) -> bool:
         """Tell whether there is something to look at, so that nobody need be suspended."""
@@ -58,19 +58,19 @@ def watch(wait: Wait, target: Entry) -> None:
                 "is this job or waits for it"
             )
         target.lane.want(target)
-    wait.targets.add(target)
+    wait.targets[target] = None
     if target.waits is None:
-        target.waits = set()
-    target.waits.add(wait)
+        target.waits = {}
+    target.waits[wait] = None
 
 
 def unwatch(wait: Wait, target: Entry) -> None:
     """Take a target away."""
     if target not in wait.targets:
         return
-    wait.targets.discard(target)
+    del wait.targets[target]
     if target.waits is not None:
-        target.waits.discard(wait)
+        target.waits.pop(wait, None)
     if wait.owner is not None:
         target.lane.unwant(target)
 
@@ -94,7 +94,7 @@ def settled(target: Entry) -> None:
     if waits is None:
         return
     for wait in waits:
-        wait.targets.discard(target)
+        del wait.targets[target]
         if wait.owner is not None:
             target.lane.unwant(target)
         wait.settled.append(target)
@@ -154,7 +154,7 @@ def close(wait: Wait) -> None:
     for target in list(wait.targets):
         unwatch(wait, target)
     if wait.owner is not None and wait.owner.opened is not None:
-        wait.owner.opened.discard(wait)
+        wait.owner.opened.pop(wait, None)
 
 
 def disown(owner: Entry) -> None:

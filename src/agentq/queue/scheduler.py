@@ -25,7 +25,7 @@ from agentq.core.lifecycle import Verdict
 from agentq.core.retention import Retention
 from agentq.core.states import State, Transition
 from agentq.queue import endings, lending
-from agentq.queue.context import running_entry
+from agentq.queue.context import running
 from agentq.queue.deadlines import Deadlines
 from agentq.queue.entry import ADMITTING, BACKOFF, RUNNING, WAITING, Entry, Stop
 from agentq.queue.guard import start
@@ -68,7 +68,7 @@ class Scheduler:
         self.ledger = Ledger(retention, self._time, observed=on_change is not None)
         self.threads = ThreadCache()
         self.lingering: dict[str, Entry] = {}
-        self.idlers: set[Future[None]] = set()
+        self.idlers: dict[Future[None], None] = {}
         self._on_change = on_change
         self.observer: Observer | None = None
         self.ended: Future[None] | None = None
@@ -98,10 +98,14 @@ class Scheduler:
 
     def owner(self) -> Entry | None:
         """The job of this queue whose code is calling, or None."""
-        entry = running_entry.get()
-        if entry is None or not entry.holding or entry.scheduler is not self:
+        run = running.get()
+        if run is None:
             return None
-        return entry
+        entry, attempt = run
+        # A task that an earlier try has left behind is nobody's, like one left by an ended job.
+        if entry.holding and entry.attempt == attempt and entry.scheduler is self:
+            return entry
+        return None
 
     # ── pushing ──────────────────────────────────────────────────────────────────────────────
 
@@ -231,11 +235,10 @@ class Scheduler:
     def advance_for(self, wait: Wait) -> None:
         """Code of a job is suspended in `wait`: its permit, and what it waits for, may move."""
         assert wait.owner is not None
-        lanes = {wait.owner.lane}
-        lanes.update(target.lane for target in wait.targets)
+        lanes = [wait.owner.lane, *(target.lane for target in wait.targets)]
         if wait.admitting is not None:
-            lanes.add(wait.admitting.lane)
-        for lane in lanes:
+            lanes.append(wait.admitting.lane)
+        for lane in dict.fromkeys(lanes):
             if lane.waiting or lane.admitting or lane.resuming:
                 self.advance(lane)
 
@@ -357,7 +360,7 @@ class Scheduler:
         """Wake those who wait until nothing is in flight, if that is so."""
         if self.ledger.live:
             return
-        idlers, self.idlers = self.idlers, set()
+        idlers, self.idlers = self.idlers, {}
         for future in idlers:
             wake(future)
         if self.stage is Stage.CLOSED and self.ended is not None:

@@ -69,16 +69,15 @@ async def _for_outcome(entry: Entry) -> None:
             if entry.phase is SETTLED:
                 return
             if entry.waiters is None:
-                entry.waiters = {future}
-            else:
-                entry.waiters.add(future)
+                entry.waiters = {}
+            entry.waiters[future] = None
         try:
             await wait_on(future, scheduler.home)
         finally:
             if entry.waiters is not None:
                 with scheduler.lock:
                     if entry.waiters is not None:
-                        entry.waiters.discard(future)
+                        entry.waiters.pop(future, None)
         return
     wait = Wait(owner)
     try:
@@ -108,6 +107,7 @@ async def for_news(scheduler: Scheduler, wait: Wait) -> None:
         if wait.owner is not None:
             scheduler.advance_for(wait)
     try:
+        scheduler.tell()
         await wait_on(future, scheduler.home)
     except BaseException:
         await _take_permit_back(scheduler, wait)
