@@ -95,20 +95,20 @@ _COROUTINE = inspect.CO_COROUTINE
 _CODE_KINDS = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
-def runs_on_loop(func: object) -> bool:
+def runs_on_loop(func: object, what: str = "a job") -> bool:
     """Tell whether calling `func` gives a coroutine: then it runs on the loop, else in a thread.
 
-    Raises `TypeError` for what cannot be a job: not callable, or a generator function, whose body
-    would never run by being called.
+    Raises `TypeError` for what cannot be called to any effect: not callable, or a generator
+    function, whose body would never run by being called. The message begins with `what`.
     """
     if inspect.iscoroutine(func):
         func.close()
         raise TypeError(
-            "a job needs the function itself, not a coroutine made by calling it: "
+            f"{what} needs the function itself, not a coroutine made by calling it: "
             "Job(key, func, args=(…)) instead of Job(key, func(…))"
         )
     if not callable(func):
-        raise TypeError(f"a job needs a callable, not {func!r}")
+        raise TypeError(f"{what} needs a callable, not {func!r}")
     kinds = [func] if inspect.isroutine(func) or inspect.isclass(func) else [func, _call_of(func)]
     for kind in kinds:
         if inspect.isasyncgenfunction(kind) or inspect.isgeneratorfunction(kind):

@@ -3,15 +3,15 @@
 import functools
 import inspect
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from agentq.core.durations import seconds
 from agentq.core.fingerprint import fingerprint_of
 from agentq.core.job import Job, runs_on_loop
 from agentq.core.lanes import Priority
+from agentq.core.reason import reason_of
 from agentq.core.retry import Retry
 
 P = ParamSpec("P")
@@ -58,7 +58,7 @@ class Task(Generic[P, R]):
         return self._func(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
+        return self if instance is None else BoundTask(self, instance)
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
@@ -69,24 +69,24 @@ class Task(Generic[P, R]):
         Its key comes from the template, or, without one, from the task's name and arguments. Its
         fingerprint covers both, so that its key never answers for a different call.
 
-        Raises `TypeError` when the arguments do not fit the function, or when there is no template
-        and they have no portable form to derive a key from.
+        Raises `TypeError` when the arguments do not fit the function or the template, or when
+        there is no template and they have no portable form to derive a key from.
         """
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"task {self.name!r}: {error}") from None
         bound.apply_defaults()
-        fingerprint, complete = fingerprint_of(self.name, bound.arguments)
+        fingerprint, left_out = fingerprint_of(self.name, bound.arguments)
         if self._template is not None:
-            values = {**bound.arguments, **self._extra(bound)}
-            key = self._template.format_map(values)
-        elif complete:
+            key = self._filled(self._template, bound)
+        elif not left_out:
             key = f"{self.name}:{fingerprint.hex()}"
         else:
             raise TypeError(
-                f"task {self.name!r}: no key can be derived from these arguments, since not all "
-                'have a portable form; give the task a template, as in @task(key="charge:{id}")'
+                f"task {self.name!r}: no key can be derived from these arguments, since "
+                f"{' and '.join(left_out)} has no portable form; give the task a template, as in "
+                '@task(key="charge:{order_id}")'
             )
         job = Job(
             key,
@@ -100,12 +100,39 @@ class Task(Generic[P, R]):
         job.fingerprint = fingerprint
         return job
 
-    def _extra(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+    def _filled(self, template: str, bound: inspect.BoundArguments) -> str:
+        values = dict(bound.arguments)
         for parameter in self._signature.parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD:
-                extra: dict[str, Any] = bound.arguments[parameter.name]
-                return extra
-        return {}
+                values.update(values[parameter.name])
+        try:
+            return template.format_map(values)
+        except Exception as error:
+            raise TypeError(
+                f"task {self.name!r}: key template {template!r} does not fit these arguments: "
+                f"{reason_of(error)}"
+            ) from error
+
+
+class BoundTask:
+    """A task of a method, bound to an instance, which is its first argument."""
+
+    __slots__ = ("_instance", "_task")
+
+    def __init__(self, task: Task[..., Any], instance: object) -> None:
+        self._task = task
+        self._instance = instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method itself; no queue is involved."""
+        return self._task(self._instance, *args, **kwargs)
+
+    def job(self, *args: Any, **kwargs: Any) -> Job:
+        """As `Task.job`; the instance counts among the arguments."""
+        return self._task.job(self._instance, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<task {self._task.name} of {self._instance!r}>"
 
 
 @overload
@@ -149,6 +176,8 @@ def task(
         TypeError, ValueError: the function cannot be a job, or the template names something that
             is no parameter; the message says what to do.
     """
+    if isinstance(func, str):
+        raise TypeError(f"@task takes its name by keyword: @task(name={func!r})")
 
     def decorate(func: Callable[P, R]) -> Task[P, R]:
         return Task(func, name=name, key=key, lane=lane, retry=retry, timeout=timeout)
@@ -176,22 +205,31 @@ def _checked_template(key: str | None, signature: inspect.Signature, name: str) 
     kinds = [parameter.kind for parameter in signature.parameters.values()]
     open_ended = inspect.Parameter.VAR_KEYWORD in kinds
     known = ", ".join(signature.parameters) or "none"
-    try:
-        fields = list(string.Formatter().parse(key))
-    except ValueError as error:
-        raise ValueError(f"task {name!r}: key template {key!r} is malformed: {error}") from None
-    for _, field, _, _ in fields:
-        if field is None:
-            continue
-        first = field.split(".")[0].split("[")[0]
-        if not first or first.isdigit():
+    told = f"task {name!r}: key template {key!r}"
+    for placeholder in _placeholders(key, told):
+        if not placeholder or placeholder.isdigit():
             raise ValueError(
-                f"task {name!r}: key template {key!r} must name its placeholders, as in "
-                f"'charge:{{order_id}}'; the parameters are: {known}"
+                f"{told} must name its placeholders, as in 'charge:{{order_id}}'; the parameters "
+                f"are: {known}"
             )
-        if first not in signature.parameters and not open_ended:
+        if placeholder not in signature.parameters and not open_ended:
             raise ValueError(
-                f"task {name!r}: key template {key!r} names {first!r}, which is no parameter; "
-                f"the parameters are: {known}"
+                f"{told} names {placeholder!r}, which is no parameter; the parameters are: {known}"
             )
     return key
+
+
+def _placeholders(template: str, told: str) -> Iterator[str]:
+    """The parameters that a template names, those inside a format such as `{a:{width}}` too."""
+    try:
+        fields = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise ValueError(f"{told} is malformed: {error}") from None
+    for _, field, form, conversion in fields:
+        if field is None:
+            continue
+        if conversion not in (None, "r", "s", "a"):
+            raise ValueError(f"{told} has an unknown conversion: !{conversion}; use !r, !s or !a")
+        yield field.split(".")[0].split("[")[0]
+        if form:
+            yield from _placeholders(form, told)

@@ -12,14 +12,16 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from agentq.core.durations import seconds
-from agentq.core.errors import QueueClosed, WouldDeadlock
+from agentq.core.errors import JobLost, QueueClosed, WouldDeadlock
 from agentq.core.job import Job
 from agentq.core.lanes import LaneConfig, LaneStats
 from agentq.core.retention import Retention
 from agentq.core.states import Outcome, State, Transition
 from agentq.queue.context import running
-from agentq.queue.handle import Cached, InFlight, JobHandle, Queued
+from agentq.queue.entry import SETTLED, Entry
+from agentq.queue.handle import Cached, InFlight, Queued, outcome_of, output_of
 from agentq.queue.queue import Queue
+from agentq.queue.suspension import for_outcome
 
 T = TypeVar("T")
 
@@ -29,16 +31,16 @@ _END: Any = object()
 class BlockingHandle:
     """What `BlockingQueue.push` gives to wait for its job, from any thread."""
 
-    __slots__ = ("_handle", "_queue")
+    __slots__ = ("_entry", "_queue")
 
-    def __init__(self, queue: BlockingQueue, handle: JobHandle) -> None:
+    def __init__(self, queue: BlockingQueue, entry: Entry) -> None:
         self._queue = queue
-        self._handle = handle
+        self._entry = entry
 
     @property
     def key(self) -> str:
         """The job's key."""
-        return self._handle.key
+        return self._entry.key
 
     def outcome(self, timeout: float | timedelta | None = None) -> Outcome:
         """Wait for `Completed(output)` or `Failed(reason)`.
@@ -46,14 +48,26 @@ class BlockingHandle:
         Raises `TimeoutError` after `timeout`, in seconds or as a `timedelta`; the job runs on.
         Raises `JobLost` when the queue ends before the job does.
         """
-        return self._queue.call(_awaited(self._handle), timeout)
+        self._settle(timeout)
+        return outcome_of(self._entry)
 
     def result(self, timeout: float | timedelta | None = None) -> Any:
         """Wait for the output. Raises `JobFailed`, and what `outcome` raises."""
-        return self._queue.call(self._handle.result(), timeout)
+        self._settle(timeout)
+        return output_of(self._entry)
+
+    def _settle(self, timeout: float | timedelta | None) -> None:
+        entry = self._entry
+        if entry.phase is SETTLED:
+            return
+        try:
+            self._queue.call(for_outcome(entry), timeout)
+        except QueueClosed as error:
+            if entry.phase is not SETTLED:
+                raise JobLost(entry.key, str(error)) from None
 
     def __repr__(self) -> str:
-        return repr(self._handle).replace("JobHandle", "BlockingHandle", 1)
+        return f"<BlockingHandle {self._entry.key!r} {self._entry.state.__name__}>"
 
 
 class BlockingQueue:
@@ -108,7 +122,7 @@ class BlockingQueue:
 
     def push(
         self, job: Job, *, timeout: float | timedelta | None = None
-    ) -> Queued | InFlight | Cached:
+    ) -> Queued[BlockingHandle] | InFlight[BlockingHandle] | Cached:
         """As `Queue.push`; the handle's `outcome()` and `result()` block.
 
         Raises `TimeoutError` when the lane has no room within `timeout`, and leaves nothing
@@ -117,7 +131,8 @@ class BlockingQueue:
         accepted = self.call(self._queue.push(job), timeout)
         if isinstance(accepted, Cached):
             return accepted
-        return type(accepted)(BlockingHandle(self, accepted.handle))  # type: ignore[arg-type]
+        handle = BlockingHandle(self, accepted.handle._entry)  # noqa: SLF001 (its other face)
+        return Queued(handle) if isinstance(accepted, Queued) else InFlight(handle)
 
     def push_and_wait(self, job: Job, *, timeout: float | timedelta | None = None) -> Any:
         """As `Queue.push_and_wait`. Raises `TimeoutError` after `timeout`; the job runs on."""
@@ -150,9 +165,12 @@ class BlockingQueue:
 
     def drain(self, timeout: float | timedelta | None = None) -> None:
         """As `Queue.drain`."""
-        if timeout is not None:
-            timeout = seconds(timeout, "timeout", zero=True)
-        self.call(self._queue.drain(timeout))
+        limit = None if timeout is None else seconds(timeout, "timeout", zero=True)
+        if self._thread is None:
+            self.close()
+            return
+        with suppress(QueueClosed):  # closed already, or meanwhile: nothing is left to drain
+            self.call(self._queue.drain(limit))
 
     def close(self) -> None:
         """As `Queue.close`, and end the thread.
@@ -227,10 +245,6 @@ class BlockingQueue:
             ready.set()
             await self._leave.wait()
             await self._queue.close()
-
-
-async def _awaited(handle: JobHandle) -> Outcome:
-    return await handle
 
 
 async def _next(outcomes: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -11,6 +11,8 @@ from agentq.core.errors import JobFailed, JobLost
 from agentq.core.states import Outcome
 from agentq.queue.entry import SETTLED, Entry
 from agentq.queue.suspension import for_outcome
+
+H = TypeVar("H")
 
 
 class JobHandle(Struct, frozen=True, eq=False):
@@ -35,9 +37,7 @@ class JobHandle(Struct, frozen=True, eq=False):
         entry = self._entry
         if entry.phase is not SETTLED:
             yield from for_outcome(entry).__await__()
-        if entry.lost:
-            raise lost_error(entry)
-        return entry.outcome()
+        return outcome_of(entry)
 
     async def result(self) -> Any:
         """Wait for the output.
@@ -51,6 +51,13 @@ class JobHandle(Struct, frozen=True, eq=False):
 
     def __repr__(self) -> str:
         return f"<JobHandle {self._entry.key!r} {self._entry.state.__name__}>"
+
+
+def outcome_of(entry: Entry) -> Outcome:
+    """The outcome of a settled entry. Raises `JobLost`."""
+    if entry.lost:
+        raise lost_error(entry)
+    return entry.outcome()
 
 
 def output_of(entry: Entry) -> Any:
@@ -68,16 +75,16 @@ def lost_error(entry: Entry) -> JobLost:
     return JobLost(entry.key, entry.reason.removeprefix("lost: "))
 
 
-class Queued(Struct, frozen=True):
+class Queued(Struct, Generic[H], frozen=True):
     """The push made new work."""
 
-    handle: JobHandle
+    handle: H
 
 
-class InFlight(Struct, frozen=True):
+class InFlight(Struct, Generic[H], frozen=True):
     """The key is in flight already; this push has joined its job."""
 
-    handle: JobHandle
+    handle: H
 
 
 class Cached(Struct, frozen=True):
@@ -86,4 +93,4 @@ class Cached(Struct, frozen=True):
     output: Any
 
 
-Accepted: TypeAlias = Queued | InFlight | Cached
+Accepted: TypeAlias = Queued[JobHandle] | InFlight[JobHandle] | Cached

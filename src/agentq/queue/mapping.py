@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,14 @@ from agentq.core.lifecycle import Verdict
 from agentq.core.states import Completed, Outcome
 from agentq.queue import lending, suspension
 from agentq.queue.entry import ADMITTING, SETTLED, WITHDRAWN, Entry
-from agentq.queue.handle import lost_error
+from agentq.queue.handle import outcome_of
 from agentq.queue.lending import Wait
 from agentq.queue.source import NOTHING, Source
 
 if TYPE_CHECKING:
     from agentq.queue.scheduler import Scheduler
+
+_AT_ONCE = 100
 
 
 async def map_jobs(
@@ -25,6 +28,7 @@ async def map_jobs(
     """Push `jobs` as lanes have room, and yield each one's outcome as it comes."""
     source = Source(jobs)
     mapping = _Mapping(scheduler)
+    at_once = 0
     try:
         while True:
             answers = mapping.settled()
@@ -37,9 +41,13 @@ async def map_jobs(
             for answer in answers:
                 yield answer
             if answers:
+                at_once += 1
+                if at_once % _AT_ONCE == 0:
+                    await asyncio.sleep(0)  # a run of cached keys must not keep others waiting
                 continue
             if source.ended and mapping.is_done():
                 return
+            at_once = 0
             await mapping.news()
     finally:
         mapping.close()
@@ -100,9 +108,7 @@ class _Mapping:
             entry = self._wait.settled.popleft()
             times = self._outstanding.pop(entry)
             self._total -= times
-            if entry.lost:
-                raise lost_error(entry)
-            answers = [(entry.key, entry.outcome())] * times
+            answers = [(entry.key, outcome_of(entry))] * times
         return answers
 
     def is_done(self) -> bool:

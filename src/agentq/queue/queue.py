@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from agentq.core.durations import seconds
 from agentq.core.errors import QueueClosed
-from agentq.core.job import Job
+from agentq.core.job import Job, runs_on_loop
 from agentq.core.lanes import LaneConfig, LaneStats, lane_configs
 from agentq.core.lifecycle import Verdict
 from agentq.core.retention import Retention
@@ -48,8 +48,10 @@ class Queue:
     ) -> None:
         if retention is not None and not isinstance(retention, Retention):
             raise TypeError(f"retention must be a Retention, not {retention!r}")
-        if on_change is not None and not callable(on_change):
-            raise TypeError(f"on_change must be callable, not {on_change!r}")
+        if on_change is not None and runs_on_loop(on_change, "on_change"):
+            raise TypeError(
+                f"on_change is called, not awaited: give it a plain function, not {on_change!r}"
+            )
         self._scheduler = Scheduler(lane_configs(lanes), retention, on_change)
 
     async def __aenter__(self) -> Self:

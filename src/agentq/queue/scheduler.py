@@ -9,6 +9,7 @@ has really stopped. Everything here is synchronous, so nothing can be cancelled 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 import time
 from asyncio import AbstractEventLoop, Future, TimerHandle
@@ -24,6 +25,7 @@ from agentq.core.lanes import LaneConfig
 from agentq.core.lifecycle import Verdict
 from agentq.core.retention import Retention
 from agentq.core.states import State, Transition
+from agentq.core.task import Task
 from agentq.queue import endings, lending
 from agentq.queue.context import running
 from agentq.queue.deadlines import Deadlines
@@ -116,7 +118,7 @@ class Scheduler:
         output. A new entry that is still `ADMITTING` has no place in its lane yet.
         """
         if not isinstance(job, Job):
-            raise TypeError(f"a queue takes a Job, not {job!r}; make one with Job(key, func)")
+            raise _no_job(job)
         key = job.key if job.key_is_plain else checked_key(job.key)
         lane = self.lanes.get(job.lane)
         if lane is None:
@@ -378,3 +380,15 @@ class Scheduler:
             self.home.call_soon_threadsafe(call, *args)
         except RuntimeError:  # the loop is closed: the next use of the queue finds that out
             return
+
+
+def _no_job(given: object) -> TypeError:
+    if isinstance(given, Task):
+        return TypeError(f"a queue takes a Job, not {given!r}; make one with its .job(…)")
+    if inspect.iscoroutine(given):
+        given.close()
+        return TypeError(
+            f"a queue takes a Job, not a coroutine; write Job(key, {given.__name__}, args=(…)) "
+            "around the function, without calling it"
+        )
+    return TypeError(f"a queue takes a Job, not {given!r}; make one with Job(key, func)")
