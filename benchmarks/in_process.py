@@ -15,6 +15,7 @@ import asyncio
 import functools
 import gc
 import importlib.metadata
+import itertools
 import json
 import platform
 import statistics
@@ -69,11 +70,15 @@ def agentq(
         config = LaneConfig(capacity=100, permits=permits)
         async with Queue(dict.fromkeys(names, config)) as queue:
             todo = keys(n)
+            lane = itertools.cycle(names)
             began = now()
             for start in range(0, n, 100):
                 handles = []
                 for i in range(start, start + 100):
-                    job = Job(todo[i], func, lane=names[i % lanes], timeout=timeout)
+                    if timeout is None:
+                        job = Job(todo[i], func, lane=next(lane))
+                    else:
+                        job = Job(todo[i], func, lane=next(lane), timeout=timeout)
                     handles.append((await queue.push(job)).handle)  # type: ignore[union-attr]
                 for handle in handles:
                     await handle

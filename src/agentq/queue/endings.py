@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from agentq.queue.scheduler import Scheduler
 
 
+_OPEN = Stage.OPEN
+
+
 def ended_well(entry: Entry, output: Any) -> None:
     """The job's task is returning."""
     scheduler = entry.scheduler
@@ -33,7 +36,13 @@ def ended_well(entry: Entry, output: Any) -> None:
                 scheduler.deadlines.meet(entry)
             entry.lane.completed += 1
             scheduler.ledger.complete(entry, output)
-            _settled(scheduler, entry)
+            if (
+                entry.waiters is not None
+                or entry.waits is not None
+                or entry.context is not None
+                or scheduler.stage is not _OPEN
+            ):
+                _settled(scheduler, entry)
         stopped(scheduler, entry)
     if scheduler.observer is not None:
         scheduler.observer.flush()

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from agentq.core.errors import JobFailed, JobLost
-from agentq.core.states import Outcome
+from agentq.core.states import Completed, Outcome
 from agentq.queue.entry import SETTLED, Entry
 from agentq.queue.suspension import for_outcome
 
@@ -37,7 +37,7 @@ class JobHandle(Struct, frozen=True, eq=False):
         entry = self._entry
         if entry.phase is not SETTLED:
             yield from for_outcome(entry).__await__()
-        return outcome_of(entry)
+        return Completed(entry.output) if entry.reason is None else outcome_of(entry)
 
     async def result(self) -> Any:
         """Wait for the output.

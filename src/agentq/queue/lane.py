@@ -61,10 +61,6 @@ class Lane:
         self._places: deque[Entry] = deque()
         self._demanded: deque[Entry] = deque()
 
-    def is_quiet(self) -> bool:
-        """Tell whether nobody waits for this lane's places or permits."""
-        return not (self.waiting or self.admitting or self.resuming)
-
     def is_busy(self) -> bool:
         """Tell whether every permit carries a job that runs its own code, and nobody lines up.
 

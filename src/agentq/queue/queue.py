@@ -20,7 +20,7 @@ from agentq.queue.handle import Accepted, Cached, InFlight, JobHandle, Queued, o
 from agentq.queue.mapping import map_jobs
 from agentq.queue.scheduler import Scheduler
 
-_REPLAY, _JOIN = Verdict.REPLAY, Verdict.JOIN
+_QUEUE, _JOIN, _REPLAY = Verdict.QUEUE, Verdict.JOIN, Verdict.REPLAY
 
 
 class Queue:
@@ -92,14 +92,12 @@ class Queue:
         key meanwhile: then the job is theirs and runs.
         """
         verdict, found = self._scheduler.claim(job)
-        if verdict is _REPLAY:
-            return Cached(found)
-        if verdict is _JOIN:
-            return InFlight(JobHandle(found))
-        if found.phase is ADMITTING:
-            await suspension.for_room(found)
-            _check_taken(found)
-        return Queued(JobHandle(found))
+        if verdict is _QUEUE:
+            if found.phase is ADMITTING:
+                await suspension.for_room(found)
+                _check_taken(found)
+            return Queued(JobHandle(found))
+        return InFlight(JobHandle(found)) if verdict is _JOIN else Cached(found)
 
     async def push_and_wait(self, job: Job) -> Any:
         """Push `job` and return its output, cached, joined or new.

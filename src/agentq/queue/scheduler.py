@@ -117,7 +117,7 @@ class Scheduler:
         Returns QUEUE with the new entry, JOIN with the entry in flight, or REPLAY with the cached
         output. A new entry that is still `ADMITTING` has no place in its lane yet.
         """
-        if not isinstance(job, Job):
+        if type(job) is not Job and not isinstance(job, Job):
             raise _no_job(job)
         key = job.key if job.key_is_plain else checked_key(job.key)
         lane = self.lanes.get(job.lane)
@@ -145,7 +145,11 @@ class Scheduler:
                 ledger.open(found)
                 if self.lingering and key in self.lingering:
                     self._park(found)
-                elif at_home and lane.running < lane.permits and lane.is_quiet():
+                elif (
+                    at_home
+                    and lane.running < lane.permits
+                    and not (lane.waiting or lane.admitting or lane.resuming)
+                ):
                     start(found)
                 elif lane.waiting < lane.capacity and lane.is_busy():
                     lane.place(found)
