@@ -9,6 +9,7 @@ from asyncio.events import _get_running_loop
 from typing import TYPE_CHECKING
 
 from agentq.core.errors import QueueClosed, WouldDeadlock
+from agentq.queue.endings import LOOP_SHUTS_DOWN
 from agentq.queue.stage import Stage
 from agentq.queue.waiters import wait_on
 
@@ -44,7 +45,7 @@ async def _keep(scheduler: Scheduler) -> None:
         await scheduler.ended
     except asyncio.CancelledError:
         with scheduler.lock:
-            scheduler.shut("its event loop is shutting down")
+            scheduler.shut(LOOP_SHUTS_DOWN)
         scheduler.tell()
         limit(scheduler)
         raise

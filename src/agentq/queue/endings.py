@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from agentq.queue.scheduler import Scheduler
 
 
+LOOP_SHUTS_DOWN = "its event loop is shutting down"
+
 _OPEN = Stage.OPEN
 
 
@@ -103,10 +105,13 @@ def stopped(scheduler: Scheduler, entry: Entry) -> None:
         _no_longer_lingers(scheduler, entry)
     if entry.phase is BACKOFF and entry.timer is None:
         scheduler.requeue(entry)
-    if lane.admitting or lane.resuming or lane.lent:
-        scheduler.advance(lane)
-    elif lane.waiting:  # the usual case, and all that `advance` would come to
-        scheduler.start(lane.pop_oldest())
+    if lane.waiting or lane.admitting or lane.resuming:
+        if scheduler.keeper.cancelling():
+            scheduler.shut(LOOP_SHUTS_DOWN)
+        elif lane.admitting or lane.resuming or lane.lent:
+            scheduler.advance(lane)
+        elif lane.running < lane.permits:  # the usual case, and all that `advance` would come to
+            scheduler.start(lane.pop_oldest())
 
 
 def fail(scheduler: Scheduler, entry: Entry, reason: str, error: BaseException | None) -> None:
@@ -153,8 +158,8 @@ def _no_longer_lingers(scheduler: Scheduler, entry: Entry) -> None:
 
 def _failed_try(scheduler: Scheduler, entry: Entry, error: BaseException) -> None:
     cancelled = isinstance(error, CancelledError)
-    if cancelled and entry.stop is None and scheduler.is_shutting_down():
-        scheduler.shut("its event loop is shutting down")
+    if cancelled and entry.stop is None and scheduler.keeper.cancelling():
+        scheduler.shut(LOOP_SHUTS_DOWN)
     if entry.stop is None:
         delay = _next_try(entry, error)
         if delay is None:

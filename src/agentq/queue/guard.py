@@ -105,8 +105,8 @@ async def _in_thread(entry: Entry) -> tuple[Any, BaseException | None]:
             problem = error
         try:
             home.call_soon_threadsafe(_thread_ended, entry, ended, output, problem)
-        except RuntimeError:  # the loop is closed: there is nothing left to tell
-            return
+        except RuntimeError:  # the loop is closed: there is nobody left to tell
+            _discard(output)
         finally:
             del problem
 
@@ -116,7 +116,18 @@ async def _in_thread(entry: Entry) -> tuple[Any, BaseException | None]:
     except BaseException:
         entry.thread = False
         raise
-    return await ended
+    try:
+        return await ended
+    except BaseException:
+        if ended.done() and not ended.cancelled():  # it ended in the same moment
+            _discard(ended.result()[0])
+        raise
+
+
+def _discard(output: Any) -> None:
+    """Let go of what comes late; a coroutine among it would complain that nobody awaited it."""
+    if inspect.iscoroutine(output):
+        output.close()
 
 
 def _refuse_generator(output: object) -> None:
@@ -138,6 +149,5 @@ def _thread_ended(
         ended.set_result((output, problem))
         return
     # The run was given up meanwhile: what comes late is discarded, the permit comes back.
-    if inspect.iscoroutine(output):
-        output.close()
+    _discard(output)
     thread_ended(entry)

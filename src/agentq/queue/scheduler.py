@@ -178,10 +178,14 @@ class Scheduler:
     def _check_open(self) -> None:
         if self.stage is Stage.NEW:
             raise QueueClosed("the queue is not open yet; use it inside 'async with queue:'")
-        if self.stage is not Stage.CLOSED and self.home.is_closed():
-            self.shut("its event loop is closed")
+        self._check_loop()
         if self.stage is Stage.CLOSED or (self.stage is Stage.DRAINING and not self.owner()):
             raise QueueClosed(f"the queue is {self.stage.value} and takes no more work")
+
+    def _check_loop(self) -> None:
+        """A loop that is closed runs nothing any more."""
+        if self.ended is not None and self.home.is_closed():
+            self.shut("its event loop is closed")
 
     def withdraw(self, entry: Entry) -> None:
         """The push of `entry` was cancelled. Nothing is left of it, unless others have joined."""
@@ -276,8 +280,7 @@ class Scheduler:
     def state(self, key: str) -> State | None:
         """The state of a key."""
         with self.lock:
-            if self.stage is _OPEN and self.home.is_closed():
-                self.shut("its event loop is closed")
+            self._check_loop()
             return self.ledger.state(key)
 
     def cancel(self, key: str) -> bool:
@@ -305,10 +308,11 @@ class Scheduler:
 
     def shut(self, why: str) -> None:
         """As `close`, with the lock held, and a reason for those whose end will not be known."""
-        if self.stage is Stage.CLOSED:
+        dead = self.ended is None or self.home.is_closed()
+        if self.stage is Stage.CLOSED and not dead:
             return
-        self.why = why
-        dead = self.stage is Stage.NEW or self.home.is_closed()
+        if self.stage is not Stage.CLOSED:
+            self.why = why
         self.stage = Stage.CLOSED
         for entry in list(self.ledger.live.values()):
             if entry.phase is not RUNNING:
@@ -357,10 +361,6 @@ class Scheduler:
                     self.admitted(entry)
             self.wake_idlers()
         self.tell()
-
-    def is_shutting_down(self) -> bool:
-        """Tell whether the queue's loop is cancelling all tasks, the keeper among them."""
-        return self.keeper.cancelling() > 0 or self.keeper.done()
 
     def wake_idlers(self) -> None:
         """Wake those who wait until nothing is in flight, if that is so."""
