@@ -197,5 +197,5 @@ class Closing:
 
 def _check_taken(entry: Entry) -> None:
     """Raise `QueueClosed` when the queue stopped accepting while a push waited for room."""
-    if entry.phase is WITHDRAWN or (entry.lost and not entry.attempt):
+    if entry.phase is WITHDRAWN:
         raise QueueClosed(f"the queue stopped accepting while {entry.key!r} waited for room")

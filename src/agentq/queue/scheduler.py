@@ -9,7 +9,6 @@ has really stopped. Everything here is synchronous, so nothing can be cancelled 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 import time
 from asyncio import AbstractEventLoop, Future, TimerHandle
@@ -18,15 +17,14 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any
 
-from agentq.core.errors import KeyConflict, QueueClosed, UnknownLane
+from agentq.core.errors import QueueClosed
 from agentq.core.job import Job
 from agentq.core.keys import checked_key
 from agentq.core.lanes import LaneConfig
 from agentq.core.lifecycle import Verdict
 from agentq.core.retention import Retention
 from agentq.core.states import State, Transition
-from agentq.core.task import Task
-from agentq.queue import endings, lending
+from agentq.queue import endings, lending, refusals
 from agentq.queue.context import running
 from agentq.queue.deadlines import Deadlines
 from agentq.queue.entry import ADMITTING, BACKOFF, RUNNING, WAITING, Entry, Stop
@@ -118,11 +116,11 @@ class Scheduler:
         output. A new entry that is still `ADMITTING` has no place in its lane yet.
         """
         if type(job) is not Job and not isinstance(job, Job):
-            raise _no_job(job)
+            raise refusals.not_a_job(job)
         key = job.key if job.key_is_plain else checked_key(job.key)
         lane = self.lanes.get(job.lane)
         if lane is None:
-            raise self._no_lane(job)
+            raise refusals.no_such_lane(job, self.lanes)
         ledger = self.ledger
         with self.lock:
             if self.stage is not _OPEN:
@@ -161,19 +159,10 @@ class Scheduler:
             elif verdict is _REPLAY:
                 lane.cached += 1
             else:
-                raise KeyConflict(
-                    f"key {key!r} belongs to a call of a different task or with different "
-                    "arguments; a key answers for one call only, so push this one under another"
-                )
+                raise refusals.another_call(key)
         if self.observer is not None:
             self.observer.flush()
         return verdict, found
-
-    def _no_lane(self, job: Job) -> UnknownLane:
-        return UnknownLane(
-            f"job {job.key!r} names lane {str(job.lane)!r}, which this queue does not have; its "
-            f"lanes are {', '.join(self.lanes)}; give it one with Queue(lanes={{…}})"
-        )
 
     def _check_open(self) -> None:
         if self.stage is Stage.NEW:
@@ -202,6 +191,7 @@ class Scheduler:
     def _park(self, entry: Entry) -> None:
         """The code of the key's last run still runs: wait until it has stopped."""
         entry.phase = BACKOFF
+        entry.joined = True  # its push does not wait for room: it is taken
         entry.lane.retrying += 1
         self.lingering[entry.key].successor = entry
 
@@ -285,6 +275,9 @@ class Scheduler:
 
     def cancel(self, key: str) -> bool:
         """End the job in flight under `key`."""
+        if self._in_a_step():
+            self.home.call_soon_threadsafe(self.cancel, key)
+            return key in self.ledger.live
         with self.lock:
             entry = self.ledger.live.get(key)
             if entry is None:
@@ -302,9 +295,20 @@ class Scheduler:
 
     def close(self) -> None:
         """Take no more work, drop what has not started, cancel what runs. Returns at once."""
+        if self._in_a_step():
+            self.home.call_soon_threadsafe(self.close)
+            return
         with self.lock:
             self.shut(Stop.CLOSE.value)
         self.tell()
+
+    def _in_a_step(self) -> bool:
+        """Tell whether this was called by a signal handler or a finaliser inside a step of ours.
+
+        They run at any moment, also while their own thread holds the lock in the middle of a
+        change. What they ask for is done after it.
+        """
+        return self.lock._is_owned()  # type: ignore[attr-defined, no-any-return] # noqa: SLF001
 
     def shut(self, why: str) -> None:
         """As `close`, with the lock held, and a reason for those whose end will not be known."""
@@ -315,6 +319,9 @@ class Scheduler:
             self.why = why
         self.stage = Stage.CLOSED
         for entry in list(self.ledger.live.values()):
+            if self._is_only_a_push(entry):
+                self._turn_away(entry)
+                continue
             if entry.phase is not RUNNING:
                 self._drop_place(entry)
                 endings.lose(self, entry, why)
@@ -352,15 +359,20 @@ class Scheduler:
             for lane in self.lanes.values():
                 for entry in lane.lined_up():
                     admission = entry.admission
-                    if admission is None or entry.joined:
-                        continue
-                    if isinstance(admission, Wait) and admission.owner is not None:
-                        continue
-                    lane.leave(entry)
-                    self.ledger.withdraw(entry)
-                    self.admitted(entry)
+                    of_a_job = isinstance(admission, Wait) and admission.owner is not None
+                    if self._is_only_a_push(entry) and not of_a_job:
+                        self._turn_away(entry)
             self.wake_idlers()
         self.tell()
+
+    def _is_only_a_push(self, entry: Entry) -> bool:
+        """Tell whether there is nothing of `entry` yet but a push that waits for room."""
+        return entry.phase is ADMITTING and not entry.joined and not entry.attempt
+
+    def _turn_away(self, entry: Entry) -> None:
+        entry.lane.leave(entry)
+        self.ledger.withdraw(entry)
+        self.admitted(entry)
 
     def wake_idlers(self) -> None:
         """Wake those who wait until nothing is in flight, if that is so."""
@@ -384,15 +396,3 @@ class Scheduler:
             self.home.call_soon_threadsafe(call, *args)
         except RuntimeError:  # the loop is closed: the next use of the queue finds that out
             return
-
-
-def _no_job(given: object) -> TypeError:
-    if isinstance(given, Task):
-        return TypeError(f"a queue takes a Job, not {given!r}; make one with its .job(…)")
-    if inspect.iscoroutine(given):
-        given.close()
-        return TypeError(
-            f"a queue takes a Job, not a coroutine; write Job(key, {given.__name__}, args=(…)) "
-            "around the function, without calling it"
-        )
-    return TypeError(f"a queue takes a Job, not {given!r}; make one with Job(key, func)")
