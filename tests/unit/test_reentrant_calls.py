@@ -1,9 +1,11 @@
 """A signal handler or a finaliser may call the queue in the middle of the queue's own step."""
 
 import asyncio
-import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -12,27 +14,29 @@ from agentq import Job, JobLost, LaneConfig, Queue, QueueClosed
 
 @contextmanager
 def called_inside_a_step(queue: Queue, number: int, call: str) -> Iterator[list[int]]:
-    """Have `call` made the `number`-th time the collector runs while the queue's lock is held."""
-    seen = [0]
+    """Have `call` made before the `number`-th line that runs while the queue's lock is held."""
+    lines = [0]
     scheduler = queue._scheduler
 
-    def interrupt(phase: str, info: dict[str, int]) -> None:
-        if phase == "start" and scheduler.lock._is_owned():  # type: ignore[attr-defined]
-            seen[0] += 1
-            if seen[0] == number:
+    def on_line(frame: FrameType, event: str, arg: object) -> Any:
+        if event == "line" and scheduler.lock._is_owned():  # type: ignore[attr-defined]
+            lines[0] += 1
+            if lines[0] == number:
                 if call == "close":
                     queue.close()
                 else:
                     queue.cancel("job-1")
+        return on_line
 
-    threshold = gc.get_threshold()
-    gc.callbacks.append(interrupt)
-    gc.set_threshold(1)
+    def on_call(frame: FrameType, event: str, arg: object) -> Any:
+        return on_line if "agentq/queue/" in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(on_call)
     try:
-        yield seen
+        yield lines
     finally:
-        gc.set_threshold(*threshold)
-        gc.callbacks.remove(interrupt)
+        sys.settrace(before)
 
 
 async def value(number: int) -> int:
@@ -41,11 +45,11 @@ async def value(number: int) -> int:
 
 
 async def push_while_interrupted(number: int, call: str) -> int:
-    """Returns how many interruptions there were a chance for."""
+    """Returns how many lines there were to interrupt."""
     queue = Queue({"lane": LaneConfig(capacity=2, permits=1)})
     async with asyncio.timeout(10), queue:
         handles = []
-        with called_inside_a_step(queue, number, call) as seen:
+        with called_inside_a_step(queue, number, call) as lines:
             for key in range(6):
                 job = Job(f"job-{key}", value, args=(key,), lane="lane")
                 try:
@@ -62,12 +66,12 @@ async def push_while_interrupted(number: int, call: str) -> int:
     assert (stats.waiting, stats.running, stats.lending, stats.retrying) == (0, 0, 0, 0)
     assert queue._scheduler.lanes["lane"].admitting == 0
     assert stats.completed + stats.failed == len(handles)
-    return seen[0]
+    return lines[0]
 
 
 @pytest.mark.parametrize("call", ["close", "cancel"])
 def test_close_and_cancel_in_the_middle_of_a_step_are_done_after_it(call: str) -> None:
-    chances = asyncio.run(push_while_interrupted(0, call))
-    assert chances > 20
-    for number in range(1, chances + 1, 3):
+    lines = asyncio.run(push_while_interrupted(0, call))
+    assert lines > 200
+    for number in range(1, lines + 1, 2):
         asyncio.run(push_while_interrupted(number, call))
