@@ -108,9 +108,9 @@ def stopped(scheduler: Scheduler, entry: Entry) -> None:
     if lane.waiting or lane.admitting or lane.resuming:
         if scheduler.keeper.cancelling():
             scheduler.shut(LOOP_SHUTS_DOWN)
-        elif lane.admitting or lane.resuming or lane.lent:
+        if lane.admitting or lane.resuming or lane.lent:
             scheduler.advance(lane)
-        elif lane.running < lane.permits:  # the usual case, and all that `advance` would come to
+        elif lane.waiting and lane.running < lane.permits:  # all that `advance` would come to
             scheduler.start(lane.pop_oldest())
 
 

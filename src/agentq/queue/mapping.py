@@ -11,7 +11,7 @@ from agentq.core.job import Job
 from agentq.core.lifecycle import Verdict
 from agentq.core.states import Completed, Outcome
 from agentq.queue import lending, suspension
-from agentq.queue.entry import ADMITTING, SETTLED, WITHDRAWN, Entry
+from agentq.queue.entry import ADMITTING, SETTLED, Entry
 from agentq.queue.handle import outcome_of
 from agentq.queue.lending import Wait
 from agentq.queue.source import NOTHING, Source
@@ -71,8 +71,7 @@ class _Mapping:
         """Tell whether another job may be pushed: the last one has its place, and few are out."""
         blocked = self._blocked
         if blocked is not None:
-            if blocked.phase is WITHDRAWN:
-                raise QueueClosed("the queue is draining and takes no more work")
+            suspension.check_taken(blocked)
             if blocked.phase is ADMITTING:
                 return False
             self._blocked = None
@@ -85,6 +84,7 @@ class _Mapping:
             return [(job.key, Completed(found))]
         wait = self._wait
         with self._scheduler.lock:
+            suspension.check_taken(found)
             if found in self._outstanding:
                 self._outstanding[found] += 1
             else:

@@ -8,14 +8,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from agentq.core.durations import seconds
-from agentq.core.errors import QueueClosed
 from agentq.core.job import Job, runs_on_loop
 from agentq.core.lanes import LaneConfig, LaneStats, lane_configs
 from agentq.core.lifecycle import Verdict
 from agentq.core.retention import Retention
 from agentq.core.states import Outcome, State, Transition
 from agentq.queue import closing, suspension
-from agentq.queue.entry import ADMITTING, SETTLED, WITHDRAWN, Entry
+from agentq.queue.entry import ADMITTING, SETTLED, WITHDRAWN
 from agentq.queue.handle import Accepted, Cached, InFlight, JobHandle, Queued, output_of
 from agentq.queue.mapping import map_jobs
 from agentq.queue.scheduler import Scheduler
@@ -93,9 +92,8 @@ class Queue:
         """
         verdict, found = self._scheduler.claim(job)
         if verdict is _QUEUE:
-            if found.phase is ADMITTING:
+            if found.phase is ADMITTING or found.phase is WITHDRAWN:
                 await suspension.for_room(found)
-                _check_taken(found)
             return Queued(JobHandle(found))
         return InFlight(JobHandle(found)) if verdict is _JOIN else Cached(found)
 
@@ -115,9 +113,8 @@ class Queue:
         verdict, found = self._scheduler.claim(job)
         if verdict is _REPLAY:
             return found
-        if found.phase is ADMITTING and verdict is not _JOIN:
+        if verdict is _QUEUE and (found.phase is ADMITTING or found.phase is WITHDRAWN):
             await suspension.for_room(found)
-            _check_taken(found)
         if found.phase is SETTLED:
             return output_of(found)
         await suspension.for_outcome(found)
@@ -193,9 +190,3 @@ class Closing:
 
     def __await__(self) -> Generator[Any, None, None]:
         yield from closing.rest(self._scheduler).__await__()
-
-
-def _check_taken(entry: Entry) -> None:
-    """Raise `QueueClosed` when the queue stopped accepting while a push waited for room."""
-    if entry.phase is WITHDRAWN:
-        raise QueueClosed(f"the queue stopped accepting while {entry.key!r} waited for room")

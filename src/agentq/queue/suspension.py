@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentq.core.errors import JobLost, QueueClosed
 from agentq.queue import lending
-from agentq.queue.entry import ADMITTING, SETTLED, Entry
+from agentq.queue.entry import ADMITTING, SETTLED, WITHDRAWN, Entry
 from agentq.queue.lending import Wait
 from agentq.queue.waiters import wait_on
 
@@ -17,35 +17,47 @@ if TYPE_CHECKING:
 
 
 async def for_room(entry: Entry) -> None:
-    """Wait until the lane has taken `entry`, or it has ended otherwise.
+    """Wait until the lane has taken `entry`, which this push has made.
 
-    Cancelled, it withdraws the claim and leaves nothing of it, unless others have joined it.
+    Raises `QueueClosed` when the queue has turned it away. Cancelled, it withdraws the claim and
+    leaves nothing of it, unless others have joined it.
     """
+    try:
+        await _for_room(entry)
+    except BaseException:
+        entry.scheduler.withdraw(entry)
+        raise
+    check_taken(entry)
+
+
+def check_taken(entry: Entry) -> None:
+    """Raise `QueueClosed` when the queue stopped accepting before it had room for `entry`."""
+    if entry.phase is WITHDRAWN:
+        raise QueueClosed(f"the queue stopped accepting while {entry.key!r} waited for room")
+
+
+async def _for_room(entry: Entry) -> None:
     scheduler = entry.scheduler
     owner = scheduler.owner()
+    if owner is None:
+        future = asyncio.get_running_loop().create_future()
+        with scheduler.lock:
+            if entry.phase is not ADMITTING:
+                return
+            entry.admission = future
+        await wait_on(future, scheduler.home)
+        return
+    wait = Wait(owner)
     try:
-        if owner is None:
-            future = asyncio.get_running_loop().create_future()
-            with scheduler.lock:
-                if entry.phase is not ADMITTING:
-                    return
-                entry.admission = future
-            await wait_on(future, scheduler.home)
-        else:
-            wait = Wait(owner)
-            with scheduler.lock:
-                if entry.phase is not ADMITTING:
-                    return
-                entry.admission = wait
-                wait.admitting = entry
-            try:
-                await for_news(scheduler, wait)
-            finally:
-                with scheduler.lock:
-                    lending.close(wait)
-    except BaseException:
-        scheduler.withdraw(entry)
-        raise
+        with scheduler.lock:
+            if entry.phase is not ADMITTING:
+                return
+            entry.admission = wait
+            wait.admitting = entry
+        await for_news(scheduler, wait)
+    finally:
+        with scheduler.lock:
+            lending.close(wait)
 
 
 async def for_outcome(entry: Entry) -> None:
