@@ -160,6 +160,8 @@ def _failed_try(scheduler: Scheduler, entry: Entry, error: BaseException) -> Non
     cancelled = isinstance(error, CancelledError)
     if cancelled and entry.stop is None and scheduler.keeper.cancelling():
         scheduler.shut(LOOP_SHUTS_DOWN)
+        if entry.phase is not RUNNING:  # a synchronous job: recorded by that
+            return
     if entry.stop is None:
         delay = _next_try(entry, error)
         if delay is None:
