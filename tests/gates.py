@@ -1,0 +1,71 @@
+"""Jobs that a test holds in its hand: they say when they run, and end when they are told to."""
+
+import asyncio
+import threading
+from typing import Any
+
+WAIT_SECONDS = 15.0
+
+
+class Gate:
+    """An asynchronous job. It sets `started`, waits until `opened` is set, returns its argument."""
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+        self.opened = asyncio.Event()
+        self.runs = 0
+
+    async def __call__(self, output: Any = None) -> Any:
+        self.runs += 1
+        self.started.set()
+        await self.opened.wait()
+        return output
+
+
+class ThreadGate:
+    """A synchronous job. It sets `started`, blocks until `opened` is set, returns its argument."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self.opened = threading.Event()
+        self.runs = 0
+
+    def __call__(self, output: Any = None) -> Any:
+        self.runs += 1
+        self.started.set()
+        assert self.opened.wait(WAIT_SECONDS)
+        return output
+
+    async def has_started(self) -> None:
+        """Wait, without blocking the loop, until the job runs."""
+        assert await asyncio.to_thread(self.started.wait, WAIT_SECONDS)
+
+
+class Meter:
+    """An asynchronous job that yields to the loop a few times and counts who runs at once."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.now = 0
+        self.most = 0
+
+    async def __call__(self, yields: int = 3) -> int:
+        self.runs += 1
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await turns(yields)
+        finally:
+            self.now -= 1
+        return self.runs
+
+
+async def turns(count: int) -> None:
+    """Let the loop take `count` turns, so that all that is ready has run."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def value(output: Any = None) -> Any:
+    """Return the argument: the plainest job there is."""
+    return output
