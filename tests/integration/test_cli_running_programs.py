@@ -1,0 +1,244 @@
+"""`agentq run`: programs, their input and output, and that none of them is left behind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_process import MEMORY, Bench, Json, end_of, memory, opened
+
+MEGABYTE = 1_000_000
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with Bench(tmp_path) as bench:
+        yield bench
+
+
+def reason_of(bench: Bench, line: Json) -> str:
+    [result] = bench.run_batch([line]).results
+    assert result["state"] == "failed"
+    reason: str = result["reason"]
+    return reason
+
+
+# ── how a program can fail ───────────────────────────────────────────────────────────────────
+
+
+def test_a_failure_names_the_exit_status_and_the_end_of_stderr(bench: Bench) -> None:
+    script = "yes error line | head -n 1000 >&2; echo the last words >&2; echo out; exit 42"
+    reason = reason_of(bench, {"shell": script})
+    start = "ProgramFailed: exit status 42; stderr: … "
+    assert reason.startswith(start)
+    assert reason.endswith("error line\nthe last words")
+    assert len(reason) == len(start) + 4096 - 1  # but for the line end
+
+
+def test_a_failure_without_stderr(bench: Bench) -> None:
+    assert reason_of(bench, {"argv": ["false"]}) == "ProgramFailed: exit status 1"
+
+
+def test_a_program_killed_by_a_signal(bench: Bench) -> None:
+    reason = reason_of(bench, {"shell": "echo dying >&2; kill -SEGV $$"})
+    assert reason == "ProgramFailed: killed by SIGSEGV; stderr: dying"
+
+
+def test_programs_that_cannot_be_started(bench: Bench) -> None:
+    (bench.directory / "plain.txt").write_text("no program")
+    script = bench.directory / "script"
+    script.write_text("#!/nowhere/interpreter\n")
+    script.chmod(0o755)
+    binary = bench.directory / "binary"
+    binary.write_bytes(b"\x7fELF broken")
+    binary.chmod(0o755)
+    ended = bench.run_batch(
+        [
+            {"argv": ["no-such-program-here"]},
+            {"argv": ["./no-such-program-here"]},
+            {"argv": ["./plain.txt"]},
+            {"argv": ["./script"]},
+            {"argv": ["./binary"]},
+            {"argv": ["true"], "cwd": "nowhere"},
+            {"argv": ["true"], "cwd": "plain.txt"},
+            {"argv": ["true", "x" * 200_000]},
+        ],
+        *("--retry", "3"),
+    )
+    assert [result["reason"] for result in ended.results] == [
+        "CannotStart: no program 'no-such-program-here' on PATH",
+        "CannotStart: no program './no-such-program-here'",
+        "CannotStart: './plain.txt' is not an executable program (permission denied)",
+        "CannotStart: cannot start './script': the interpreter it names does not exist",
+        "CannotStart: cannot start './binary': Exec format error",
+        "CannotStart: no directory 'nowhere' to run in",
+        "CannotStart: no directory 'plain.txt' to run in",
+        "CannotStart: cannot start 'true': Argument list too long",
+    ]
+    assert [result["attempts"] for result in ended.results] == [1] * 8
+
+
+# ── input and surroundings ───────────────────────────────────────────────────────────────────
+
+
+def test_stdin_is_fed_while_output_is_read(bench: Bench) -> None:
+    text = "line of text\n" * 200_000
+    [result] = bench.run_batch(
+        [{"argv": ["cat"], "stdin": text}], "--max-output", "5000000"
+    ).results
+    assert result["output"] == text
+
+
+def test_a_program_need_not_read_its_stdin(bench: Bench) -> None:
+    lines = [
+        {"key": "none", "argv": ["true"], "stdin": "x" * MEGABYTE},
+        {"key": "some", "argv": ["head", "-c", "3"], "stdin": "abc" * MEGABYTE},
+    ]
+    assert [r["output"] for r in bench.run_batch(lines).results] == ["", "abc"]
+
+
+def test_without_stdin_a_program_reads_nothing(bench: Bench) -> None:
+    [result] = bench.run_batch([{"shell": "cat; echo end"}]).results
+    assert result["output"] == "end\n"
+
+
+def test_the_batch_on_standard_input_is_not_read_by_programs(bench: Bench) -> None:
+    batch = b'{"key": "a", "argv": ["cat"]}\n{"key": "b", "argv": ["cat"]}\n'
+    ended = bench.run("run", "-", "--json", stdin=batch)
+    assert [r["output"] for r in ended.results] == ["", ""]
+
+
+def test_env_is_added_to_what_is_inherited(bench: Bench) -> None:
+    line = {"shell": 'echo "$INHERITED $CHANGED $ADDED"', "env": {"CHANGED": "new", "ADDED": "é"}}
+    ended = bench.run_batch([line], env={"INHERITED": "kept", "CHANGED": "old"})
+    assert ended.results[0]["output"] == "kept new é\n"
+
+
+def test_cwd(bench: Bench) -> None:
+    (bench.directory / "below").mkdir()
+    (bench.directory / "below" / "here").write_text("#!/bin/sh\npwd\n")
+    (bench.directory / "below" / "here").chmod(0o755)
+    [result] = bench.run_batch([{"argv": ["./here"], "cwd": "below"}]).results
+    assert result["output"] == f"{bench.directory.resolve()}/below\n"
+
+
+# ── output ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_output_is_cut_and_says_so(bench: Bench) -> None:
+    ended = bench.run_batch(
+        [
+            {"key": "long", "argv": ["printf", "123456789"]},
+            {"key": "just", "argv": ["printf", "12345"]},
+            {"key": "split", "argv": ["printf", "abcdé"]},
+        ],
+        *("--max-output", "5"),
+    )
+    long, just, split = ended.results
+    assert (long["output"], long["output_cut"], long["output_bytes"]) == ("12345", True, 9)
+    assert just["output"] == "12345"
+    assert "output_cut" not in just
+    assert (split["output"], split["output_cut"], split["output_bytes"]) == ("abcd", True, 6)
+
+
+def test_output_that_is_not_utf_8_is_replaced(bench: Bench) -> None:
+    [result] = bench.run_batch([{"shell": r"printf 'a\377b\303'"}]).results
+    assert result["output"] == "a\ufffdb\ufffd"
+
+
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="memory is read from /proc"
+)
+
+
+@needs_proc
+def test_a_program_that_writes_without_end_takes_no_more_memory(bench: Bench) -> None:
+    script = "head -c 300000000 /dev/zero; head -c 300000000 /dev/zero >&2"
+    lines = [{"shell": script, "lane": "one"}, {**MEMORY, "lane": "one"}]
+    first, second = bench.run_batch(lines, "--lane", "one=1").results
+    assert first["output_bytes"] == 300_000_000
+    assert memory(second) < 100 * MEGABYTE
+
+
+@needs_proc
+def test_outputs_do_not_pile_up_in_memory(bench: Bench) -> None:
+    size = 2 * MEGABYTE
+    lines: list[Json] = [{"shell": f"head -c {size + i} /dev/zero | tr '\\0' x"} for i in range(40)]
+    lines = [{**line, "lane": "one"} for line in [*lines, lines[0], MEMORY]]
+    *results, last = bench.run_batch(lines, "--max-output", "3000000", "--lane", "one=1:1").results
+    assert [len(r["output"]) for r in results] == [*(size + i for i in range(40)), size]
+    assert results[-1]["ran"] == "cached"
+    assert memory(last) < 100 * MEGABYTE
+
+
+# ── nothing is left behind ───────────────────────────────────────────────────────────────────
+# `exec 9> alive` leaves the pipe open in everything that is started below, so whoever reads it
+# sees its end when the last of them is gone.
+
+STUBBORN = "trap '' TERM; while :; do sleep 1; done"
+
+
+def test_stragglers_of_a_program_that_has_ended_are_killed(bench: Bench) -> None:
+    alive = bench.pipe("alive")
+    script = f"exec 9> {alive}; ({STUBBORN}) & echo done"
+    process = bench.start("run", str(bench.write([{"shell": script}])), "--json")
+    assert opened(alive) == ""
+    [result] = end_of(process).results
+    assert (result["output"], result["state"]) == ("done\n", "completed")
+    assert result["seconds"] < 10
+
+
+def test_a_process_that_left_the_group_cannot_hang_the_batch(bench: Bench) -> None:
+    away, hold = bench.pipe("away"), bench.pipe("hold")
+    script = f"setsid sh -c 'echo > {away}; exec cat {hold}' & cat {away}; echo done"
+    try:
+        [result] = bench.run_batch([{"shell": script}]).results
+    finally:
+        hold.write_text("go")
+    assert (result["output"], result["state"]) == ("\ndone\n", "completed")
+
+
+def test_a_timeout_ends_the_whole_group(bench: Bench) -> None:
+    alive = bench.pipe("alive")
+    script = f'exec 9> {alive}; sh -c "{STUBBORN}" & {STUBBORN}'
+    line = {"shell": script, "timeout": 0.2}
+    process = bench.start("run", str(bench.write([line])), "--json")
+    assert opened(alive) == ""
+    ended = end_of(process)
+    assert ended.results[0]["reason"] == "timed out after 0.2 s"
+    assert ended.stderr == ""
+
+
+def test_a_program_that_is_ended_may_clean_up(bench: Bench) -> None:
+    # The shell ends at once; its child takes a moment, and has it.
+    done, alive = bench.directory / "done", bench.pipe("alive")
+    child = f"trap 'sleep 0.3; echo clean > {done}; exit' TERM; while :; do sleep 0.05; done"
+    script = f'exec 9> {alive}; sh -c "{child}" & wait'
+    process = bench.start("run", str(bench.write([{"shell": script, "timeout": 0.2}])), "--json")
+    opened(alive)
+    assert end_of(process).results[0]["reason"] == "timed out after 0.2 s"
+    assert done.read_text() == "clean\n"
+
+
+ZOMBIES = """
+from pathlib import Path
+
+def children():
+    states = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            state, parent = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if int(parent) == os.getpid():
+            states.append(state)
+    return states
+"""
+
+
+def test_no_program_becomes_a_zombie(bench: Bench) -> None:
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("needs /proc")
+    bench.module(ZOMBIES)
+    lines: list[Json] = [{"key": f"k{i}", "argv": ["true"], "lane": "one"} for i in range(5)]
+    lines.append({"task": "calls:children", "lane": "one"})
+    assert bench.run_batch(lines, "--lane", "one=1").results[-1]["output"] == []
