@@ -5,7 +5,6 @@ member and its value, are the same argument.
 """
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -15,8 +14,8 @@ import msgspec
 
 def _plain(value: Any) -> Any:
     """Give what msgspec cannot encode by itself a portable form, or raise `TypeError`."""
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
+    if hasattr(type(value), "__fspath__"):
+        return type(value).__fspath__(value)
     if isinstance(value, complex):
         return (value.real, value.imag)
     raise TypeError(f"no portable form: {type(value).__name__}")
