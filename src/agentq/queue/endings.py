@@ -31,7 +31,8 @@ _OPEN = Stage.OPEN
 def ended_well(entry: Entry, output: Any) -> None:
     """The job's task is returning."""
     scheduler = entry.scheduler
-    with scheduler.lock:
+    scheduler.lock.acquire()  # not a with block: see `Scheduler.lock`
+    try:
         entry.task = None
         if entry.phase is RUNNING:
             if entry.deadline is not None:
@@ -46,6 +47,8 @@ def ended_well(entry: Entry, output: Any) -> None:
             ):
                 _settled(scheduler, entry)
         stopped(scheduler, entry)
+    finally:
+        scheduler.lock.release()
     if scheduler.observer is not None:
         scheduler.observer.flush()
 
