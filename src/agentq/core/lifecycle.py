@@ -69,6 +69,6 @@ def after_failure(
 
     `attempt` counts from 1; `draw` is a random number in [0, 1).
     """
-    if retry is None or attempt >= retry.attempts or not isinstance(error, retry.on):
+    if retry is None or attempt >= retry.attempts or not issubclass(type(error), retry.on):
         return None
     return retry.delay(attempt, draw)

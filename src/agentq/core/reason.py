@@ -11,7 +11,7 @@ def reason_of(error: BaseException) -> str:
     `ExceptionGroup` are named too, since its own message says nothing about the cause.
     """
     text = _line(error)
-    if isinstance(error, BaseExceptionGroup):
+    if issubclass(type(error), BaseExceptionGroup):
         leaves = _leaves(error)
         shown = "; ".join(_line(leaf) for leaf in leaves[:_LEAVES_SHOWN])
         more = f"; and {len(leaves) - _LEAVES_SHOWN} more" if len(leaves) > _LEAVES_SHOWN else ""
@@ -29,7 +29,7 @@ def capped(text: str, limit: int = REASON_LIMIT) -> str:
 
 
 def _line(error: BaseException) -> str:
-    name = type(error).__name__
+    name = type.__dict__["__name__"].__get__(type(error))
     try:
         message = str.__str__(str(error))
     # Whatever a hostile __str__ raises, the failure it belongs to must be recorded.
@@ -38,13 +38,17 @@ def _line(error: BaseException) -> str:
     return f"{name}: {message}" if message else name
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+def _leaves(group: BaseException) -> list[BaseException]:
     leaves: list[BaseException] = []
-    pending: list[BaseException] = [group]
+    pending = [group]
     while pending:
         error = pending.pop()
-        if isinstance(error, BaseExceptionGroup):
-            pending.extend(reversed(error.exceptions))
+        if issubclass(type(error), BaseExceptionGroup):
+            pending.extend(reversed(_members.__get__(error)))
         else:
             leaves.append(error)
     return leaves
+
+
+# As the interpreter keeps them, whatever a subclass makes of the name.
+_members = vars(BaseExceptionGroup)["exceptions"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from agentq.core.durations import seconds
 from agentq.core.errors import JobLost, QueueClosed, WouldDeadlock
@@ -61,7 +61,7 @@ class BlockingHandle:
         if entry.phase is SETTLED:
             return
         try:
-            self._queue.call(for_outcome(entry), timeout)
+            self._queue.call(lambda: for_outcome(entry), timeout)
         except QueueClosed as error:
             if entry.phase is not SETTLED:
                 raise JobLost(entry.key, str(error)) from None
@@ -128,7 +128,7 @@ class BlockingQueue:
         Raises `TimeoutError` when the lane has no room within `timeout`, and leaves nothing
         behind; and what `Queue.push` raises.
         """
-        accepted = self.call(self._queue.push(job), timeout)
+        accepted = self.call(lambda: self._queue.push(job), timeout)
         if isinstance(accepted, Cached):
             return accepted
         handle = BlockingHandle(self, accepted.handle._entry)  # noqa: SLF001 (its other face)
@@ -136,20 +136,20 @@ class BlockingQueue:
 
     def push_and_wait(self, job: Job, *, timeout: float | timedelta | None = None) -> Any:
         """As `Queue.push_and_wait`. Raises `TimeoutError` after `timeout`; the job runs on."""
-        return self.call(self._queue.push_and_wait(job), timeout)
+        return self.call(lambda: self._queue.push_and_wait(job), timeout)
 
     def map(self, jobs: Iterable[Job]) -> Iterator[tuple[str, Outcome]]:
         """As `Queue.map`, from an iterable, which is read on the queue's thread."""
         outcomes = self._queue.map(jobs)
         try:
             while True:
-                item = self.call(_next(outcomes))
+                item = self.call(lambda: _next(outcomes))
                 if item is _END:
                     return
                 yield item
         finally:
             if not self._ended:
-                self.call(outcomes.aclose())  # type: ignore[attr-defined]
+                self.call(outcomes.aclose)  # type: ignore[attr-defined]
 
     def state(self, key: str) -> State | None:
         """As `Queue.state`."""
@@ -170,7 +170,7 @@ class BlockingQueue:
             self.close()
             return
         with suppress(QueueClosed):  # closed already, or meanwhile: nothing is left to drain
-            self.call(self._queue.drain(limit))
+            self.call(lambda: self._queue.drain(limit))
 
     def close(self) -> None:
         """As `Queue.close`, and end the thread.
@@ -190,27 +190,28 @@ class BlockingQueue:
             thread.join()
 
     def call(
-        self, coroutine: Coroutine[Any, Any, T], timeout: float | timedelta | None = None
+        self, verb: Callable[[], Coroutine[Any, Any, T]], timeout: float | timedelta | None = None
     ) -> T:
-        """Run a coroutine on the queue's loop and wait for it; it is cancelled on `timeout`."""
+        """Run a verb on the queue's loop and wait for it; it is cancelled on `timeout`."""
+        limit = None if timeout is None else seconds(timeout, "timeout", zero=True)
+        future = self._hand_over(verb)
         try:
-            limit = None if timeout is None else seconds(timeout, "timeout", zero=True)
-            future = self._submit(coroutine)
-        except BaseException:
-            coroutine.close()
-            raise
-        try:
-            return future.result(limit)
+            result, error = future.result(limit)
         except concurrent.futures.CancelledError:
             raise QueueClosed("the queue was closed meanwhile") from None
         except TimeoutError:
-            if future.done() and not future.cancelled():
-                return future.result()
-            raise TimeoutError(f"not there within {limit:g} s") from None
+            if not future.done() or future.cancelled():
+                raise TimeoutError(f"not there within {limit:g} s") from None
+            result, error = future.result()
         finally:
             future.cancel()
+        if error is not None:
+            raise error
+        return cast("T", result)
 
-    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    def _hand_over(
+        self, verb: Callable[[], Coroutine[Any, Any, T]]
+    ) -> concurrent.futures.Future[tuple[Any, Exception | None]]:
         if threading.current_thread() is self._thread:
             raise WouldDeadlock(
                 "a BlockingQueue was called on its own loop's thread, which it would block; "
@@ -221,7 +222,12 @@ class BlockingQueue:
                 raise QueueClosed("the queue is not open yet; use it inside 'with queue:'")
             if self._ended:
                 raise QueueClosed("the queue is closed and takes no more work")
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            call = _caught(verb)
+            try:
+                future = asyncio.run_coroutine_threadsafe(call, self._loop)
+            except RuntimeError:  # the loop was broken off
+                call.close()
+                raise QueueClosed("the queue's event loop has ended") from None
             self._calls.add(future)
         future.add_done_callback(self._calls.discard)
         return future
@@ -232,7 +238,7 @@ class BlockingQueue:
         finally:
             with self._lock:
                 self._ended = True
-            # A call handed over in the loop's last moment would never be run.
+            # Only a loop that was broken off leaves calls behind.
             for future in list(self._calls):
                 future.cancel()
             ready.set()
@@ -245,6 +251,20 @@ class BlockingQueue:
             ready.set()
             await self._leave.wait()
             await self._queue.close()
+        with self._lock:
+            self._ended = True
+        # What was handed over before that has its turn now, and an answer before the loop ends.
+        await asyncio.sleep(0)
+
+
+async def _caught(
+    verb: Callable[[], Coroutine[Any, Any, T]],
+) -> tuple[Any, Exception | None]:
+    """Give an error back as a value: a caller that has gone would not take it."""
+    try:
+        return await verb(), None
+    except Exception as error:
+        return None, error
 
 
 async def _next(outcomes: Any) -> Any:

@@ -160,7 +160,7 @@ def _no_longer_lingers(scheduler: Scheduler, entry: Entry) -> None:
 
 
 def _failed_try(scheduler: Scheduler, entry: Entry, error: BaseException) -> None:
-    cancelled = isinstance(error, CancelledError)
+    cancelled = issubclass(type(error), CancelledError)
     if cancelled and entry.stop is None and scheduler.keeper.cancelling():
         scheduler.shut(LOOP_SHUTS_DOWN)
         if entry.phase is not RUNNING:  # a synchronous job: recorded by that

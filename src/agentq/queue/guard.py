@@ -68,20 +68,31 @@ async def _run(entry: Entry) -> None:
                 output = await output
             _refuse_generator(output)
     except BaseException as error:
-        if isinstance(error, GeneratorExit) and _get_running_loop() is not entry.scheduler.home:
+        # The type is asked, not the exception: its attributes may be anything, and may raise.
+        kind = type(error)
+        if issubclass(kind, GeneratorExit) and _get_running_loop() is not entry.scheduler.home:
             raise  # collected with a loop that is gone; whoever asks next finds that out
-        if error.__traceback__ is not None:
-            error.__traceback__ = error.__traceback__.tb_next  # from the job's own frame on
+        _leave_out_our_frame(error)
         task = entry.task
         ended_badly(entry, error)
-        if isinstance(error, KeyboardInterrupt):
+        if issubclass(kind, KeyboardInterrupt):
             if task is not None:
                 task.add_done_callback(_retrieve)
             raise
-        if isinstance(error, CancelledError):
+        if issubclass(kind, CancelledError):
             raise
     else:
         ended_well(entry, output)
+
+
+_traceback = vars(BaseException)["__traceback__"]
+
+
+def _leave_out_our_frame(error: BaseException) -> None:
+    """Have the traceback begin in the job's own frame."""
+    traceback = _traceback.__get__(error)
+    if traceback is not None:
+        _traceback.__set__(error, traceback.tb_next)
 
 
 def _retrieve(task: Task[None]) -> None:
@@ -100,8 +111,7 @@ async def _in_thread(entry: Entry) -> tuple[Any, BaseException | None]:
         try:
             output = context.run(job.func, *job.args, **job.kwargs)
         except BaseException as error:
-            if error.__traceback__ is not None:
-                error.__traceback__ = error.__traceback__.tb_next
+            _leave_out_our_frame(error)
             problem = error
         try:
             home.call_soon_threadsafe(_thread_ended, entry, ended, output, problem)

@@ -91,10 +91,6 @@ class Lane:
         if not self.admitting:
             self._line.clear()
 
-    def lined_up(self) -> list[Entry]:
-        """Those that wait for a place, in order."""
-        return [entry for entry in self._line if entry.phase is ADMITTING]
-
     def place(self, entry: Entry) -> None:
         """Give `entry` a place."""
         entry.phase = WAITING

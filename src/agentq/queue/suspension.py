@@ -121,6 +121,11 @@ async def for_news(scheduler: Scheduler, wait: Wait) -> None:
     try:
         scheduler.tell()
         await wait_on(future, scheduler.home)
+    except GeneratorExit:  # collected with a loop that is gone: it cannot wait for anything
+        with scheduler.lock:
+            if wait.future is not None:
+                lending.release(wait)
+        raise
     except BaseException:
         await _take_permit_back(scheduler, wait)
         raise
