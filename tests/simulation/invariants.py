@@ -81,7 +81,11 @@ def _check_lane(
     assert lane.lent == sum(1 for entry in held if entry.waiting), f"{lane.name}: lent is wrong"
     assert lane.waiting == phases[WAITING]
     assert lane.waiting <= lane.capacity
-    assert lane.admitting == phases[ADMITTING] == len(set(lane.lined_up()))
+    assert (
+        lane.admitting
+        == phases[ADMITTING]
+        == len({entry for entry in lane._line if entry.phase is ADMITTING})
+    )
     assert lane.retrying == phases[BACKOFF]
     executing = lane.running - lane.lent
     # Jobs that did not end within the time to clean up are given up, and so is the limit.

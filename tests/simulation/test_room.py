@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from random import Random
 
-from agentq import Completed, Job, LaneConfig, Queue, Transition
+from agentq import Completed, Job, LaneConfig, Pending, Queue, Transition
 from simulation.invariants import check_rest
 from simulation.seeds import sweep
 from simulation.watch import Watch, until
@@ -45,7 +45,12 @@ class Pushers:
             return run.output()
 
     async def _push(self, key: str) -> None:
-        await self.queue.push(self.job(key))
+        try:
+            await self.queue.push(self.job(key))
+        except asyncio.CancelledError:
+            # Nothing of it is left, unless it has just started.
+            assert not isinstance(self.queue.state(key), Pending)
+            raise
         self.accepted.add(key)
 
     async def main(self) -> None:
@@ -67,6 +72,7 @@ class Pushers:
                 await asyncio.sleep(random.choice((0, 1)))
             self.gate.set()
             await asyncio.wait(pushers.values())
+            assert all(task.cancelled() or task.exception() is None for task in pushers.values())
             await until(lambda: not queue._scheduler.ledger.live)
             self.accepted.update(key for key in doomed if queue.state(key) is not None)
             assert set(self.watch.runs) == self.accepted

@@ -10,7 +10,7 @@ from typing import Any
 from agentq import Completed, Failed, LaneConfig, Pending, Queue, State, Transition
 from agentq.core.lifecycle import TRANSITIONS
 from agentq.queue.context import running
-from agentq.testing import SimulatedLoop
+from agentq.testing import SimulatedLoop, simulate_threads
 from simulation.invariants import check_step
 
 
@@ -159,22 +159,21 @@ class Watch:
             assert queue.state(key) == state, f"{key}: {queue.state(key)} but told {state}"
 
     def simulate_threads(self, queue: Queue, delay: Callable[[], float]) -> None:
-        """Have synchronous jobs called after a simulated while, on the simulated loop."""
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, SimulatedLoop)
+        """Have synchronous jobs called after a simulated while, and count them too."""
+        simulate_threads(queue, delay)
+        simulated = queue._scheduler.threads.start
 
         def start(call: Callable[[], None]) -> None:
-            run_here = running.get()
-            assert run_here is not None
-            entry, _ = run_here
-            lane = entry.lane.name
-            run = self.begin(entry.key, lane)
+            here = running.get()
+            assert here is not None
+            entry, _ = here
+            run = self.begin(entry.key, entry.lane.name)
 
-            def step() -> None:
+            def counted() -> None:
                 call()
                 self.end(run)
 
-            loop.call_later(delay(), loop.start_thread, step)
+            simulated(counted)
 
         queue._scheduler.threads.start = start  # type: ignore[method-assign]
 

@@ -1,6 +1,7 @@
 """`agentq.testing`: orders of events by seed, virtual time, and what it says when stuck."""
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from random import Random
 
 import pytest
 
-from agentq.testing import SimulatedLoop, SimulationStuck, simulate
+from agentq import Completed, Failed, Job, Queue, Queued
+from agentq.testing import SimulatedLoop, SimulationStuck, simulate, simulate_threads
 
 Trace = list[tuple[object, ...]]
 
@@ -251,6 +253,48 @@ def test_calls_in_threads_run_outside_of_the_loop_in_a_step_of_their_own() -> No
 
     for seed in range(10):
         simulate(main(), seed=seed)
+
+
+def test_an_error_is_not_hidden_by_what_comes_after_it() -> None:
+    async def stubborn() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(10)
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        asyncio.get_running_loop().kept = asyncio.create_task(stubborn())  # type: ignore[attr-defined]
+        await asyncio.sleep(1)
+        raise ValueError("the reason")
+
+    with pytest.raises(ValueError, match="the reason") as caught:
+        simulate(main(), seed=0)
+    (note,) = caught.value.__notes__
+    assert note.startswith("Then, while ending what was left: deadlock: nothing can ever happen.")
+
+
+def test_synchronous_jobs_take_virtual_time() -> None:
+    async def main() -> list[object]:
+        async with Queue() as queue:
+            simulate_threads(queue, lambda: 5)
+            quick = await queue.push(Job("quick", lambda: "done", timeout=6))
+            slow = await queue.push(Job("slow", lambda: "too late", timeout=4))
+            assert isinstance(quick, Queued)
+            assert isinstance(slow, Queued)
+            outcomes = [await quick.handle, await slow.handle]
+            return [*outcomes, asyncio.get_running_loop().time()]
+
+    for seed in range(20):
+        assert simulate(main(), seed=seed) == [
+            Completed("done"),
+            Failed("timed out after 4 s"),
+            5,
+        ]
+
+    async def elsewhere() -> None:
+        with pytest.raises(TypeError, match="SimulatedLoop"):
+            simulate_threads(Queue())
+
+    asyncio.run(elsewhere())
 
 
 def test_simulate_ends_everything_that_is_left() -> None:

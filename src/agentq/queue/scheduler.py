@@ -169,9 +169,9 @@ class Scheduler:
         return verdict, found
 
     def _check_open(self) -> None:
+        self._check_loop()
         if self.stage is Stage.NEW:
             raise QueueClosed("the queue is not open yet; use it inside 'async with queue:'")
-        self._check_loop()
         if self.stage is Stage.CLOSED or (self.stage is Stage.DRAINING and not self.owner()):
             raise QueueClosed(f"the queue is {self.stage.value} and takes no more work")
 

@@ -13,7 +13,8 @@ What differs from the loops of asyncio:
 - When nothing is ready and no timer is set, nothing can ever happen any more: `SimulationStuck`
   is raised and names the tasks that are left.
 - There is no I/O. `run_in_executor` (and `asyncio.to_thread`) makes its call in a step of its own
-  on the same thread. A real thread may use `call_soon_threadsafe`, but the loop does not wait for
+  on the same thread; `simulate_threads` does the same for the synchronous jobs of a queue. A real
+  thread may use `call_soon_threadsafe`, but the loop does not wait for
   it: unless the program joins the thread, the loop may find itself stuck first.
 
 One seed gives one order as long as the program itself is deterministic: seed `random`, and do not
@@ -185,13 +186,23 @@ def simulate(
     loop = SimulatedLoop(seed, slow_chance=slow_chance, max_steps=max_steps)
     loop.on_step = on_step
     try:
-        return loop.run_until_complete(main)
-    finally:
+        result = loop.run_until_complete(main)
+    except BaseException as error:
         try:
-            _cancel_all_tasks(loop)
-            loop.run_until_complete(loop.shutdown_asyncgens())
-        finally:
-            loop.close()
+            _end(loop)
+        except SimulationStuck as stuck:  # often for the same reason; it must not hide the error
+            error.add_note(f"Then, while ending what was left: {stuck}")
+        raise
+    _end(loop)
+    return result
+
+
+def _end(loop: SimulatedLoop) -> None:
+    try:
+        _cancel_all_tasks(loop)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
 
 
 def _cancel_all_tasks(loop: SimulatedLoop) -> None:
