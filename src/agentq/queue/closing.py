@@ -9,7 +9,9 @@ from asyncio.events import _get_running_loop
 from typing import TYPE_CHECKING
 
 from agentq.core.errors import QueueClosed, WouldDeadlock
+from agentq.queue import endings, lending
 from agentq.queue.endings import LOOP_SHUTS_DOWN
+from agentq.queue.lending import Wait
 from agentq.queue.stage import Stage
 from agentq.queue.waiters import wait_on
 
@@ -60,7 +62,8 @@ async def drain(scheduler: Scheduler, timeout: float | None) -> None:
             scheduler.stage = Stage.CLOSED
         if scheduler.stage is Stage.OPEN:
             scheduler.stage = Stage.DRAINING
-    scheduler.refuse_waiting()
+        _refuse_waiting(scheduler)
+    scheduler.tell()
     try:
         await asyncio.wait_for(_idle(scheduler), timeout)
     except TimeoutError:
@@ -101,8 +104,33 @@ def limit(scheduler: Scheduler) -> None:
             return
 
 
+def _refuse_waiting(scheduler: Scheduler) -> None:
+    """Turn away pushes from outside that have no place yet; those of jobs are let through."""
+    for entry in list(scheduler.ledger.live.values()):
+        admission = entry.admission
+        of_a_job = isinstance(admission, Wait) and admission.owner is not None
+        if scheduler.is_only_a_push(entry) and not of_a_job:
+            scheduler.turn_away(entry)
+    scheduler.wake_idlers()
+
+
 def _give_up(scheduler: Scheduler) -> None:
-    keys = scheduler.give_up("it was cancelled and did not end")
+    """Lose every job that a cancellation did not end.
+
+    From here on code that is still to clean up no longer waits for a permit.
+    """
+    with scheduler.lock:
+        scheduler.given_up = True
+        for lane in scheduler.lanes.values():
+            for wait in lane.resuming:
+                if wait.resuming and wait.future is not None:
+                    lending.release(wait)
+            lane.resuming.clear()
+        for entry in list(scheduler.ledger.live.values()):
+            scheduler.lingering[entry.key] = entry
+            endings.lose(scheduler, entry, "it was cancelled and did not end")
+        keys = list(scheduler.lingering)
+    scheduler.tell()
     if keys:
         log.warning(
             "closed, but %d jobs that were cancelled have not ended: %s",

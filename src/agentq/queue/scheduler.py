@@ -323,8 +323,8 @@ class Scheduler:
             self.why = why
         self.stage = Stage.CLOSED
         for entry in list(self.ledger.live.values()):
-            if self._is_only_a_push(entry):
-                self._turn_away(entry)
+            if self.is_only_a_push(entry):
+                self.turn_away(entry)
                 continue
             if entry.phase is not RUNNING:
                 self._drop_place(entry)
@@ -338,41 +338,12 @@ class Scheduler:
                 self._at_home(entry.task.cancel)
         self.wake_idlers()
 
-    def give_up(self, why: str) -> list[str]:
-        """Lose every job that a cancellation did not end; returns the keys of all that still run.
-
-        From here on code that is still to clean up no longer waits for a permit.
-        """
-        with self.lock:
-            self.given_up = True
-            for lane in self.lanes.values():
-                for wait in lane.resuming:
-                    if wait.resuming and wait.future is not None:
-                        lending.release(wait)
-                lane.resuming.clear()
-            for entry in list(self.ledger.live.values()):
-                self.lingering[entry.key] = entry
-                endings.lose(self, entry, why)
-            left = list(self.lingering)
-        self.tell()
-        return left
-
-    def refuse_waiting(self) -> None:
-        """Turn away pushes from outside that have no place yet; the queue is draining."""
-        with self.lock:
-            for entry in list(self.ledger.live.values()):
-                admission = entry.admission
-                of_a_job = isinstance(admission, Wait) and admission.owner is not None
-                if self._is_only_a_push(entry) and not of_a_job:
-                    self._turn_away(entry)
-            self.wake_idlers()
-        self.tell()
-
-    def _is_only_a_push(self, entry: Entry) -> bool:
+    def is_only_a_push(self, entry: Entry) -> bool:
         """Tell whether there is nothing of `entry` yet but a push that waits for room."""
         return entry.phase is ADMITTING and not entry.joined and not entry.attempt
 
-    def _turn_away(self, entry: Entry) -> None:
+    def turn_away(self, entry: Entry) -> None:
+        """Leave nothing of `entry`; its push raises `QueueClosed`."""
         entry.lane.leave(entry)
         self.ledger.withdraw(entry)
         self.admitted(entry)
