@@ -131,7 +131,7 @@ async def test_the_answer_to_a_second_push(
     async with Queue({"normal": LaneConfig(permits=1)}, retention=retention) as queue:
         await bring_about(queue, job)
         accepted: Any = await queue.push(Job("k", job))
-        assert answer is type(accepted)
+        assert type(accepted).__name__ == answer.__name__
         job.go.set()
         queue.cancel("other")
         if answer is Cached:

@@ -7,7 +7,7 @@ Right: `Failed` is recorded with the type's name and a capped safe text, waiters
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 from gates import value
@@ -35,11 +35,14 @@ class RequiredArgumentsError(Exception):
         super().__init__(f"{code}: {detail}")
 
 
-class HostileError(Exception):
-    """Whatever is asked of it raises, its class too, which `isinstance` asks for."""
+def no_class(error: Exception) -> NoReturn:
+    raise RuntimeError("no class")
 
-    def __getattribute__(self, name: str) -> Any:
-        raise RuntimeError(f"no {name}")
+
+# Asking `isinstance` of it raises.
+HostileError: type[Exception] = type(
+    "HostileError", (Exception,), {"__class__": property(no_class)}
+)
 
 
 def cyclic() -> Exception:
