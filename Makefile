@@ -17,6 +17,7 @@ test: test-default
 
 test-default: $(VENV)/.ready
 	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest tests/unit --loop uvloop
 
 check: $(VENV)/.ready
 	$(VENV)/bin/ruff format --check .

@@ -1,7 +1,8 @@
 """Do something with every supported Python that this machine has, besides the default one.
 
     python scripts/interpreters.py list
-    python scripts/interpreters.py test          the test suite, each in a venv of its own
+    python scripts/interpreters.py test          the test suite, each in a venv of its own, and
+                                                 the unit tests with eager tasks
     python scripts/interpreters.py bench-eager   the benchmark with eager tasks, on the newest
 
 Looked for: `python3.X` on the path, and what pyenv has installed. One that does not run, or is
@@ -79,13 +80,17 @@ def main() -> int:
         python = environment(interpreters[eager[-1]], ".venv-bench-eager", "", "bench")
         command = [str(python), "benchmarks/in_process.py", "--eager", "--no-memory"]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
-    failed = []
+    failed: list[str] = []
+    runs: list[list[str]]
     for version, path in interpreters.items():
         name = "{}.{}".format(*version)
         print(f"\nPython {name}", flush=True)
         python = environment(path, f".venv-{name}", "[cli]", "test")
-        if subprocess.run([python, "-m", "pytest"], cwd=ROOT, check=False).returncode:
-            failed.append(name)
+        runs = [[], ["tests/unit", "--loop", "eager"]] if version >= (3, 12) else [[]]
+        for arguments in runs:
+            command = [str(python), "-m", "pytest", *arguments]
+            if subprocess.run(command, cwd=ROOT, check=False).returncode:
+                failed.append(name)
     if failed:
         print(f"\nfailed on Python {', '.join(failed)}")
     return 1 if failed else 0

@@ -235,7 +235,8 @@ async def test_a_key_that_waits_for_room_outside_is_reached_by_a_job_that_waits_
         return await queue.push_and_wait(Job("child", value))
 
     async with Queue({"normal": TIGHT}) as queue:
-        waiting = asyncio.create_task(queue.push_and_wait(Job("parent", parent)))
+        # Tasks made directly start in this order, with an eager task factory too.
+        waiting = asyncio.Task(queue.push_and_wait(Job("parent", parent)))
         await turns(0 if joined_first else 1)
         child = asyncio.Task(queue.push_and_wait(Job("takes the place", value)))
         outside = asyncio.Task(queue.push_and_wait(Job("child", value, args=(7,))))
