@@ -6,8 +6,9 @@ from typing import Any
 
 from agentq import Completed, Failed, LaneStats
 
-BACKOFF = 3.0
-TIMEOUT = 5.0
+# Different for every key, so that no two things are due in the same moment, in either order.
+BACKOFF = {key: 3 + number / 8 for number, key in enumerate("abcdef")}
+TIMEOUT = {key: 5 + number / 8 for number, key in enumerate("abcdef")}
 CANCELLED = "cancelled"
 LOST = "lost: the queue closed before the job ended"
 
@@ -38,7 +39,12 @@ class Lane:
 
 
 class Model:
-    """Kinds of jobs: ok, fail, flaky (one failed try), blocked, timed (blocked), stubborn."""
+    """Kinds of jobs.
+
+    ok and fail end at once; flaky fails once, then ends well. blocked, timed and stubborn go on
+    until told to end; timed has a timeout, stubborn ends well when it is cancelled. slow is timed
+    in its first try and ends well at once in its second.
+    """
 
     def __init__(self, lanes: dict[str, Lane], max_keys: int | None, ttl: float | None) -> None:
         self.lanes = lanes
@@ -99,15 +105,19 @@ class Model:
         self._move(claim, "running")
         claim.tries += 1
         self.runs[claim.key] += 1
-        if claim.kind == "ok" or (claim.kind == "flaky" and claim.tries == 2):
+        if claim.kind == "ok" or (claim.kind in ("flaky", "slow") and claim.tries == 2):
             self.end(claim, self.output(claim))
         elif claim.kind == "fail":
             self.end(claim, Failed("ValueError: no"))
         elif claim.kind == "flaky":
-            self._move(claim, "backoff")
-            claim.due = self.now + BACKOFF
-        elif claim.kind == "timed":
-            claim.due = self.now + TIMEOUT
+            self.try_again(claim)
+        elif claim.kind in ("timed", "slow"):
+            claim.due = self.now + TIMEOUT[claim.key]
+
+    def try_again(self, claim: Claim) -> None:
+        self._move(claim, "backoff")
+        claim.due = self.now + BACKOFF[claim.key]
+        self.advance(claim.lane)
 
     def output(self, claim: Claim) -> Completed:
         return Completed(f"{claim.key} {self.runs[claim.key]}")
@@ -137,6 +147,7 @@ class Model:
             del self.live[claim.key]
 
     def drain(self) -> None:
+        """Take no more; those who wait for room are turned away."""
         self.open = False
         for claim in list(self.live.values()):
             if claim.where == "line" and not claim.tries and not claim.joined:
@@ -144,22 +155,24 @@ class Model:
                 self.withdraw(claim)
 
     def close(self) -> None:
-        self.open = False
-        claims = list(self.live.values())
+        """As `drain`, and what is left is lost."""
+        self.drain()
         for lane in self.lanes.values():
             lane.permits = lane.capacity = 0  # nothing starts any more
+        claims = list(self.live.values())
         for claim in sorted(claims, key=lambda claim: claim.where == "running"):
-            claim.refused = claim.where == "line" and not claim.tries
             stubborn = claim.where == "running" and claim.kind == "stubborn"
             self.end(claim, self.output(claim) if stubborn else Failed(LOST))
 
     def pass_time(self, until: float) -> None:
         while due := [c for c in self.live.values() if c.due is not None and c.due <= until]:
-            claim = min(due, key=lambda claim: (claim.due, claim.key))
+            claim = min(due, key=lambda claim: claim.due or 0)
             assert claim.due is not None
             self.now = claim.due
-            if claim.where == "running":
-                self.end(claim, Failed(f"timed out after {TIMEOUT:g} s"))
+            if claim.kind == "slow" and claim.where == "running":
+                self.try_again(claim)
+            elif claim.where == "running":
+                self.end(claim, Failed(f"timed out after {TIMEOUT[claim.key]:g} s"))
             else:
                 self._move(claim, "line")
                 self.advance(claim.lane)

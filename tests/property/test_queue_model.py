@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -14,7 +15,6 @@ from hypothesis.stateful import (
 )
 
 from agentq import (
-    AgentqError,
     Cached,
     Completed,
     Failed,
@@ -37,7 +37,7 @@ from agentq.testing import SimulatedLoop
 from property.queue_model import BACKOFF, LOST, TIMEOUT, Claim, Lane, Model
 
 KEYS = st.sampled_from(["a", "b", "c", "d", "e", "f"])
-KINDS = st.sampled_from(["ok", "fail", "flaky", "blocked", "blocked", "timed", "stubborn"])
+KINDS = st.sampled_from(["ok", "fail", "flaky", "blocked", "blocked", "timed", "slow", "stubborn"])
 FINGERPRINTS = st.sampled_from([None, None, None, b"one", b"other"])
 SMALL = st.sampled_from([1, 1, 2])
 
@@ -56,6 +56,7 @@ class QueueMachine(RuleBasedStateMachine):
             # The oldest is forgotten first: jobs must end in a known order.
             lanes = [(lanes[0][0], 1)]
         self.limits = {f"lane {number}": limits for number, limits in enumerate(lanes)}
+        self.seed = seed
         self.loop = SimulatedLoop(seed)
         self.model = Model(
             {name: Lane(*limits) for name, limits in self.limits.items()}, max_keys, ttl
@@ -74,26 +75,38 @@ class QueueMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(self.queue.__aenter__())
 
     def teardown(self) -> None:
-        if not hasattr(self, "loop"):
-            return
+        if hasattr(self, "loop"):
+            try:
+                self._come_to_an_end()
+            finally:
+                self.queue.close()
+                self.settle(10)
+                self.loop.close()
 
-        async def close() -> None:
-            await self.queue.close()
-
-        self.loop.run_until_complete(close())
-        self.settle()
+    def _come_to_an_end(self) -> None:
+        if self.seed % 2:
+            self.close(sure=True)
+        elif self.draining is None:
+            self.drain(sure=True)
+        while self.model.live:
+            for key in self._blocked()[:1]:
+                self.finish_one(key, "ok")
+            self.pass_time(100)
+        self.states_are_equal()
+        self.numbers_are_equal()
+        self.everyone_is_told()
+        self.close(sure=True)
         assert not asyncio.all_tasks(self.loop)
-        for _, task in [*self.pushers, *self.waiters]:
-            assert task.cancelled() or isinstance(task.exception(), AgentqError | None)
-        self.loop.close()
 
     def settle(self, seconds: float = 0.001) -> None:
         """Let everything happen that happens now; virtual time moves on once nothing is ready."""
         self.loop.run_until_complete(asyncio.sleep(seconds))
 
     def job(self, key: str, lane: str, kind: str, fingerprint: bytes | None = None) -> Job:
-        retry = Retry(attempts=2, initial=BACKOFF, jitter=0) if kind == "flaky" else None
-        timeout = TIMEOUT if kind == "timed" else None
+        retry = (
+            Retry(attempts=2, initial=BACKOFF[key], jitter=0) if kind in ("flaky", "slow") else None
+        )
+        timeout = TIMEOUT[key] if kind in ("timed", "slow") else None
         job = Job(key, self.work, args=(key, kind), lane=lane, retry=retry, timeout=timeout)
         job.fingerprint = fingerprint
         return job
@@ -101,7 +114,7 @@ class QueueMachine(RuleBasedStateMachine):
     async def work(self, key: str, kind: str) -> str:
         self.runs[key] = self.runs.get(key, 0) + 1
         output = f"{key} {self.runs[key]}"
-        if kind in ("blocked", "timed", "stubborn"):
+        if kind in ("blocked", "timed", "stubborn") or (kind == "slow" and current().attempt == 1):
             gate = self.gates[key] = self.loop.create_future()
             try:
                 kind = await gate
@@ -172,11 +185,17 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._blocked())
     @rule(data=st.data(), how=st.sampled_from(["ok", "fail"]))
     def finish(self, data: st.DataObject, how: str) -> None:
-        key = data.draw(st.sampled_from(self._blocked()))
+        self.finish_one(data.draw(st.sampled_from(self._blocked())), how)
+
+    def finish_one(self, key: str, how: str) -> None:
         claim = self.model.live[key]
         self.gates[key].set_result(how)
-        outcome = self.model.output(claim) if how == "ok" else Failed("ValueError: no")
-        self.model.end(claim, outcome)
+        if how == "ok":
+            self.model.end(claim, self.model.output(claim))
+        elif claim.kind == "slow":
+            self.model.try_again(claim)
+        else:
+            self.model.end(claim, Failed("ValueError: no"))
         self.settle()
 
     def _blocked(self) -> list[str]:
@@ -254,6 +273,9 @@ class QueueMachine(RuleBasedStateMachine):
         if self.draining is not None:
             assert self.draining.done() == (not self.model.live)
 
+
+# Only to find the smallest example of a failure takes so long.
+pytestmark = pytest.mark.timeout(400)
 
 TestQueueMachine = QueueMachine.TestCase
 TestQueueMachine.settings = settings(

@@ -163,3 +163,40 @@ def test_acyclic_graphs_complete_with_exact_outputs() -> None:
 
 def test_circles_are_broken_and_nothing_else_is_refused() -> None:
     sweep(cyclic, 500)
+
+
+async def nobody_needs_it(seed: int) -> None:
+    """A lent permit is for what is waited for, not for whatever happens to be in the lane."""
+    random = Random(seed)
+    lanes = {"normal": LaneConfig(capacity=4, permits=1), "low": TIGHT}
+    watch = Watch(lanes, lambda _: 1)
+
+    async def leaf(key: str, lane: str) -> tuple[str, int]:
+        with watch.run(key, lane) as run:
+            await asyncio.sleep(random.choice((0, 1)))
+            return run.output()
+
+    def job(key: str, lane: str) -> Job:
+        return Job(key, leaf, args=(key, lane), lane=lane)
+
+    async def parent() -> tuple[str, int]:
+        with watch.run("parent", "normal") as run:
+            await asyncio.sleep(1)  # until all of them wait in the lane
+            with run.waiting():
+                await queue.push_and_wait(job("elsewhere", "low"))
+                await queue.push_and_wait(job("needed", "normal"))
+            assert set(watch.runs) == {"parent", "elsewhere", "needed"}
+            return run.output()
+
+    async with Queue(lanes, on_change=watch.on_change) as queue:
+        watch.follow(queue)
+        await queue.push(Job("parent", parent))
+        for key in ("other 1", "other 2", "needed"):
+            await queue.push(job(key, "normal"))
+    assert [queue.state(key) for key in watch.runs] == [
+        Completed((key, 1)) for key in ("parent", "elsewhere", "needed", "other 1", "other 2")
+    ]
+
+
+def test_a_lent_permit_is_for_what_is_waited_for() -> None:
+    sweep(nobody_needs_it, 50, slow=False)
