@@ -35,6 +35,7 @@ class Ended:
     @property
     def results(self) -> list[Json]:
         """Standard output as lines of JSON, by line number."""
+        assert "Traceback" not in self.stderr, self.stderr
         return by_line(self.stdout)
 
 

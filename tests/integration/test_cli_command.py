@@ -31,51 +31,6 @@ def test_the_installed_script_is_the_same_command(bench: Bench) -> None:
     assert (ended.returncode, ended.stdout) == (0, f"agentq {__version__}\n")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"]])
-def test_help(bench: Bench, arguments: list[str]) -> None:
-    ended = bench.run(*arguments)
-    assert (ended.status, ended.stderr) == (0, "")
-    assert ended.stdout.lstrip().startswith("Usage: agentq")
-
-
-def test_help_names_every_option_and_exit_status(bench: Bench) -> None:
-    told = bench.run("run", "--help").stdout
-    options = ["--lane", "--retry", "--timeout", "--results", "--json", "--quiet", "--max-output"]
-    assert [option for option in options if option not in told] == []
-    assert "130" in told
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ([], "Usage: agentq"),
-        (["walk"], "No such command 'walk'"),
-        (["run"], "Missing argument"),
-        (["run", "b", "--lane", "fast"], "must be NAME=PERMITS or NAME=PERMITS:CAPACITY"),
-        (["run", "b", "--lane", "=3"], "must be NAME=PERMITS or NAME=PERMITS:CAPACITY"),
-        (["run", "b", "--lane", "fast=-1"], "must be NAME=PERMITS or NAME=PERMITS:CAPACITY"),
-        (["run", "b", "--lane", "fast=1:"], "must be NAME=PERMITS or NAME=PERMITS:CAPACITY"),
-        (["run", "b", "--lane", "fast=0"], "permits and capacity must be 1 or more"),
-        (["run", "b", "--lane", "fast=1:0"], "permits and capacity must be 1 or more"),
-        (["run", "b", "--lane", "a=1", "--lane", "a=2"], "lane 'a' is given twice"),
-        (["run", "b", "--retry", "-1"], "--retry"),
-        (["run", "b", "--retry", "one"], "--retry"),
-        (["run", "b", "--timeout", "0"], "timeout must be more than 0 seconds and finite"),
-        (["run", "b", "--timeout", "nan"], "timeout must be more than 0 seconds and finite"),
-        (["run", "b", "--timeout", "inf"], "timeout must be more than 0 seconds and finite"),
-        (["run", "b", "--max-output", "-1"], "--max-output"),
-    ],
-)
-def test_bad_usage_is_told_and_exits_with_2(
-    bench: Bench, arguments: list[str], problem: str
-) -> None:
-    ended = bench.run(*arguments)
-    assert ended.status == 2
-    told = " ".join((ended.stderr + ended.stdout).split())
-    assert problem in told
-    assert "Traceback" not in told
-
-
 def test_a_default_lane_can_be_given_other_limits(bench: Bench) -> None:
     ended = bench.run_batch([{"argv": ["true"], "lane": "high"}], "--lane", "high=1:1")
     assert ended.status == 0

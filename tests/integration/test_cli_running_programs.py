@@ -1,10 +1,14 @@
 """`agentq run`: programs, their input and output, and that none of them is left behind."""
 
+import json
+import re
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_process import MEMORY, Bench, Json, end_of, memory, opened
+from cli_process import MEMORY, Bench, Json, encoded, end_of, memory, opened
 
 MEGABYTE = 1_000_000
 
@@ -36,6 +40,15 @@ def test_a_failure_names_the_exit_status_and_the_end_of_stderr(bench: Bench) -> 
 
 def test_a_failure_without_stderr(bench: Bench) -> None:
     assert reason_of(bench, {"argv": ["false"]}) == "ProgramFailed: exit status 1"
+
+
+def test_a_failure_is_seen_where_children_are_ignored(bench: Bench) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        process = bench.start("run", str(bench.write([{"shell": "exit 3"}])), "--json")
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert end_of(process).results[0]["reason"] == "ProgramFailed: exit status 3"
 
 
 def test_a_program_killed_by_a_signal(bench: Bench) -> None:
@@ -97,14 +110,13 @@ def test_a_program_need_not_read_its_stdin(bench: Bench) -> None:
 
 
 def test_without_stdin_a_program_reads_nothing(bench: Bench) -> None:
-    [result] = bench.run_batch([{"shell": "cat; echo end"}]).results
-    assert result["output"] == "end\n"
-
-
-def test_the_batch_on_standard_input_is_not_read_by_programs(bench: Bench) -> None:
-    batch = b'{"key": "a", "argv": ["cat"]}\n{"key": "b", "argv": ["cat"]}\n'
-    ended = bench.run("run", "-", "--json", stdin=batch)
-    assert [r["output"] for r in ended.results] == ["", ""]
+    # Not even what this process has: the batch, whose end has not come.
+    process = bench.start("run", "-", "--json", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(encoded({"shell": "cat; echo end"}))
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["output"] == "end\n"
 
 
 def test_env_is_added_to_what_is_inherited(bench: Bench) -> None:
@@ -163,23 +175,30 @@ def test_a_program_that_writes_without_end_takes_no_more_memory(bench: Bench) ->
 def test_outputs_do_not_pile_up_in_memory(bench: Bench) -> None:
     size = 2 * MEGABYTE
     lines: list[Json] = [{"shell": f"head -c {size + i} /dev/zero | tr '\\0' x"} for i in range(40)]
-    lines = [{**line, "lane": "one"} for line in [*lines, lines[0], MEMORY]]
-    *results, last = bench.run_batch(lines, "--max-output", "3000000", "--lane", "one=1:1").results
-    assert [len(r["output"]) for r in results] == [*(size + i for i in range(40)), size]
-    assert results[-1]["ran"] == "cached"
-    assert memory(last) < 100 * MEGABYTE
+    batch = str(bench.write({**line, "lane": "one"} for line in [*lines, MEMORY]))
+    ended = bench.run("run", batch, "--max-output", "3000000", "--lane", "one=1:1")
+    [told] = re.findall(r"VmHWM:\D+(\d+) kB", ended.stdout)
+    assert int(told) * 1024 < 100 * MEGABYTE
+
+
+def test_a_large_output_is_repeated_whole(bench: Bench) -> None:
+    lines = [
+        {"key": key, "shell": f"yes {key} | head -c 900000", "lane": "one"}
+        for key in ("a", "b", "c", "a")
+    ]
+    results = bench.run_batch(lines, "--lane", "one=1:1").results
+    assert [r["ran"] for r in results] == ["ran", "ran", "ran", "cached"]
+    assert [r["output"] for r in results] == [f"{key}\n" * 450_000 for key in "abca"]
 
 
 # ── nothing is left behind ───────────────────────────────────────────────────────────────────
 # `exec 9> alive` leaves the pipe open in everything that is started below, so whoever reads it
 # sees its end when the last of them is gone.
 
-STUBBORN = "trap '' TERM; while :; do sleep 1; done"
-
 
 def test_stragglers_of_a_program_that_has_ended_are_killed(bench: Bench) -> None:
     alive = bench.pipe("alive")
-    script = f"exec 9> {alive}; ({STUBBORN}) & echo done"
+    script = f"exec 9> {alive}; trap '' TERM; (while :; do sleep 1; done) & echo done"
     process = bench.start("run", str(bench.write([{"shell": script}])), "--json")
     assert opened(alive) == ""
     [result] = end_of(process).results
@@ -197,15 +216,18 @@ def test_a_process_that_left_the_group_cannot_hang_the_batch(bench: Bench) -> No
     assert (result["output"], result["state"]) == ("\ndone\n", "completed")
 
 
-def test_a_timeout_ends_the_whole_group(bench: Bench) -> None:
+def test_a_timeout_ends_the_whole_group_and_frees_the_permit(bench: Bench) -> None:
     alive = bench.pipe("alive")
-    script = f'exec 9> {alive}; sh -c "{STUBBORN}" & {STUBBORN}'
-    line = {"shell": script, "timeout": 0.2}
-    process = bench.start("run", str(bench.write([line])), "--json")
+    script = f"exec 9> {alive}; trap '' TERM; (while :; do sleep 1; done) & wait; wait"
+    lines: list[Json] = [
+        {"shell": script, "timeout": 0.2, "lane": "one"},
+        {"argv": ["echo", "next"], "lane": "one"},
+    ]
+    process = bench.start("run", str(bench.write(lines)), "--json", "--lane", "one=1")
     assert opened(alive) == ""
-    ended = end_of(process)
-    assert ended.results[0]["reason"] == "timed out after 0.2 s"
-    assert ended.stderr == ""
+    first, second = end_of(process).results
+    assert first["reason"] == "timed out after 0.2 s"
+    assert second["output"] == "next\n"
 
 
 def test_a_program_that_is_ended_may_clean_up(bench: Bench) -> None:
@@ -220,6 +242,7 @@ def test_a_program_that_is_ended_may_clean_up(bench: Bench) -> None:
 
 
 ZOMBIES = """
+import os
 from pathlib import Path
 
 def children():

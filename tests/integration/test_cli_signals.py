@@ -24,13 +24,16 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 class Held:
-    """A batch whose first job runs and waits, with others behind it that have not started."""
+    """A batch whose first job runs and waits, with others behind it that have not started.
 
-    def __init__(self, bench: Bench, *first: str, results: Path | None = None) -> None:
-        self.bench = bench
+    Its script tells with `TELL` that it is where it is to be.
+    """
+
+    def __init__(
+        self, bench: Bench, script: str = "TELL; cat hold", results: Path | None = None
+    ) -> None:
         self.started, self.hold = bench.pipe("started"), bench.pipe("hold")
-        script = f"echo first $$ >> {bench.log}; echo started > {self.started}; "
-        script += first[0] if first else f"cat {self.hold}"
+        script = f"echo first $$ >> {bench.log}; {script.replace('TELL', 'echo started > started')}"
         lines: list[Json] = [{"key": "first", "shell": script, "lane": "one"}]
         lines += [bench.counted(f"k{i}", lane="one") for i in range(200)]
         lines += [{"key": "first", "shell": script}]
@@ -79,18 +82,48 @@ def test_what_does_not_start_any_more_is_told_at_once(bench: Bench) -> None:
     assert end_of(held.process).status == 130
 
 
+def test_an_interrupt_leaves_no_line_open_whose_call_has_happened(bench: Bench) -> None:
+    started, hold = bench.pipe("started"), bench.pipe("hold")
+    failed, completed = bench.counted("failed", "exit 1"), bench.counted("completed", "echo out")
+    held: Json = {"key": "held", "shell": f"echo > {started}; cat {hold}"}
+    others = [bench.counted(f"k{i}") for i in range(5)]
+    lines = [failed, completed, held, *others, failed, completed]
+    batch = str(bench.write({**line, "lane": "one"} for line in lines))
+    process = bench.start("run", batch, "--json", "--lane", "one=1:1")
+    opened(started)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    process.stderr.readline()
+    hold.write_text("go")
+    *_, eighth, ninth, tenth = end_of(process).results
+    assert eighth["state"] == "not_run"
+    assert (ninth["state"], ninth["ran"], ninth["reason"]) == (
+        "failed",
+        "cached",
+        "ProgramFailed: exit status 1",
+    )
+    assert (tenth["state"], tenth["ran"], tenth["output"]) == ("completed", "cached", "out\n")
+    assert bench.executions() == {"failed": 1, "completed": 1}
+
+
+def watched(bench: Bench) -> int:
+    """Open the reading end of a pipe. It ends when nobody has the other end open any more."""
+    reader = os.open(bench.pipe("alive"), os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    return reader
+
+
+STUBBORN = "exec 9> alive; trap '' TERM INT; (while :; do sleep 1; done) & TELL; wait; wait"
+
+
 def test_the_second_interrupt_ends_programs_with_their_groups(bench: Bench) -> None:
-    stubborn = "trap '' TERM INT; while :; do sleep 1; done"
-    alive = bench.pipe("alive")
-    held = Held(
-        bench, f'exec 9> {alive}; sh -c "{stubborn}" & exec 8> {alive}; {stubborn}'
-    ).started_up()
-    reader = os.open(alive, os.O_RDONLY)
+    alive = watched(bench)
+    held = Held(bench, STUBBORN).started_up()
     held.interrupt()
     said = held.interrupt()
     assert said == "agentq: interrupted again: cancelling; once more to kill and leave\n"
-    assert os.read(reader, 1) == b""  # nobody is left who has it open
-    os.close(reader)
+    assert os.read(alive, 1) == b""
+    os.close(alive)
     ended = end_of(held.process)
     assert (ended.status, ended.stderr) == (130, "")
     results = bench.results()
@@ -101,27 +134,23 @@ def test_the_second_interrupt_ends_programs_with_their_groups(bench: Bench) -> N
 
 
 def test_a_program_may_clean_up_when_it_is_cancelled(bench: Bench) -> None:
-    done = bench.directory / "done"
-    held = Held(
-        bench, f"trap 'echo clean > {done}; exit 0' TERM; while :; do sleep 0.05; done"
-    ).started_up()
+    script = "trap 'echo clean > done; exit 0' TERM; TELL; while :; do sleep 0.05; done"
+    held = Held(bench, script).started_up()
     held.interrupt()
     held.interrupt()
     assert end_of(held.process).status == 130
-    assert done.read_text() == "clean\n"
+    assert (bench.directory / "done").read_text() == "clean\n"
     assert bench.results()[0]["reason"] == "cancelled"
 
 
 def test_the_third_interrupt_kills_and_leaves_at_once(bench: Bench) -> None:
-    stubborn = "trap '' TERM INT; while :; do sleep 1; done"
-    alive = bench.pipe("alive")
-    held = Held(bench, f"exec 9> {alive}; {stubborn}").started_up()
-    reader = os.open(alive, os.O_RDONLY)
+    alive = watched(bench)
+    held = Held(bench, STUBBORN).started_up()
     held.interrupt()
     held.interrupt()
     held.process.send_signal(signal.SIGINT)
-    assert os.read(reader, 1) == b""
-    os.close(reader)
+    assert os.read(alive, 1) == b""
+    os.close(alive)
     ended = end_of(held.process)
     assert (ended.status, ended.stderr) == (130, "")
     results = bench.results()

@@ -18,7 +18,7 @@ from agentq.cli.event_loop import run_to_its_end
 from agentq.cli.lines import Stream
 from agentq.cli.loading import BadBatch, load
 from agentq.cli.output import log_harmlessly, reporter_for, settle_standard_output
-from agentq.cli.processes import Processes
+from agentq.cli.processes import Processes, expect_children
 from agentq.cli.programs import program_task
 from agentq.cli.report import say
 from agentq.cli.results_file import ResultsFile
@@ -113,6 +113,7 @@ def run(
     source = _source(batch, parser)
     recorded = _results_file(results, batch)
     log_harmlessly()
+    expect_children()
     board = Board(parser.lanes)
     total = len(source) if isinstance(source, list) else None
     reporter = reporter_for(board, total=total, as_json=as_json, quiet=quiet)

@@ -30,6 +30,12 @@ _CHUNK = 64 * 1024
 Take = Callable[[bytes], object]
 
 
+def expect_children() -> None:
+    """Have the system keep the exit status of children, should this process not have it so."""
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 class Processes:
     """The programs that run now. Used on the loop's thread, and by its signal handlers."""
 
