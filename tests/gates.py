@@ -2,7 +2,11 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from agentq import Cached, Job, JobHandle, Queue
 
 WAIT_SECONDS = 15.0
 
@@ -58,6 +62,39 @@ class Meter:
         finally:
             self.now -= 1
         return self.runs
+
+
+class OwnCode:
+    """Counts the jobs of a lane that run code of their own, rather than wait for another job."""
+
+    def __init__(self) -> None:
+        self.now = self.most = self.jobs = 0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self.now += 1
+        self.jobs += 1
+        self.most = max(self.most, self.now)
+        try:
+            yield
+        finally:
+            self.now -= 1
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        self.now -= 1
+        try:
+            yield
+        finally:
+            self.now += 1
+            self.most = max(self.most, self.now)
+
+
+async def handle_of(queue: Queue, job: Job) -> JobHandle:
+    """Push a job that is not cached, and return its handle."""
+    accepted = await queue.push(job)
+    assert not isinstance(accepted, Cached)
+    return accepted.handle
 
 
 async def turns(count: int) -> None:

@@ -1,59 +1,27 @@
-"""Promise 8: nested work does not deadlock, and jobs running code of their own stay in bounds."""
+"""Promise 8: any tree or fan-out of jobs completes, with one permit and one place.
+
+How permits are lent is in `test_promise_08_lending.py`.
+"""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from gates import Gate, turns, value
+from gates import Gate, OwnCode, handle_of, turns, value
 
 from agentq import (
     Completed,
-    Failed,
     InFlight,
     Job,
     JobFailed,
-    JobHandle,
     LaneConfig,
+    Pending,
     Queue,
     Queued,
     Retry,
 )
 
 TIGHT = LaneConfig(capacity=1, permits=1)
-
-
-class OwnCode:
-    """Counts the jobs that run code of their own, not waiting for another, in one lane."""
-
-    def __init__(self) -> None:
-        self.now = self.most = self.jobs = 0
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        self.now += 1
-        self.jobs += 1
-        self.most = max(self.most, self.now)
-        try:
-            yield
-        finally:
-            self.now -= 1
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        self.now -= 1
-        try:
-            yield
-        finally:
-            self.now += 1
-            self.most = max(self.most, self.now)
-
-
-async def handle_of(queue: Queue, job: Job) -> JobHandle:
-    accepted = await queue.push(job)
-    assert type(accepted) is Queued or type(accepted) is InFlight
-    return accepted.handle
 
 
 async def one_by_one(queue: Queue, jobs: list[Job]) -> list[Any]:
@@ -153,47 +121,6 @@ async def test_jobs_that_run_their_own_code_stay_within_the_permits(way: Any, pe
     assert (code.jobs, code.most, code.now) == (60, permits, 0)
 
 
-async def test_a_waiting_job_lends_its_permit_and_has_it_back_when_it_goes_on() -> None:
-    child, unrelated, parent_goes_on = Gate(), Gate(), Gate()
-
-    async def parent() -> None:
-        await queue.push_and_wait(Job("child", child))
-        await parent_goes_on()
-
-    async with Queue({"normal": LaneConfig(permits=1)}) as queue:
-        await queue.push(Job("parent", parent))
-        await queue.push(Job("unrelated", unrelated))
-        await child.started.wait()  # ahead of the other one, on the permit of its parent
-        stats = queue.stats()["normal"]
-        assert (stats.running, stats.lending, stats.waiting) == (1, 1, 1)
-        child.opened.set()
-        await parent_goes_on.started.wait()
-        stats = queue.stats()["normal"]
-        assert (stats.running, stats.lending, stats.waiting) == (1, 0, 1)
-        assert unrelated.runs == 0
-        parent_goes_on.opened.set()
-        await unrelated.started.wait()
-        unrelated.opened.set()
-
-
-async def test_a_lent_permit_is_not_for_jobs_that_nobody_waits_for() -> None:
-    inside, child, unrelated = asyncio.Event(), Gate(), Gate()
-
-    async def parent() -> None:
-        inside.set()
-        await queue.push_and_wait(Job("child", child, lane="other"))
-
-    async with Queue({"normal": TIGHT, "other": TIGHT}) as queue:
-        await queue.push(Job("parent", parent))
-        await queue.push(Job("unrelated", unrelated))
-        await child.started.wait()
-        await turns(5)
-        assert (inside.is_set(), unrelated.runs) == (True, 0)
-        child.opened.set()
-        await unrelated.started.wait()
-        unrelated.opened.set()
-
-
 async def test_a_push_from_inside_a_job_that_finds_no_room_lends_as_well() -> None:
     ran: list[int] = []
 
@@ -228,21 +155,22 @@ async def test_a_key_that_waits_for_room_outside_is_reached_by_a_job_that_waits_
     gate = Gate()
 
     async def parent() -> Any:
+        await gate()
         if joined_first:
             accepted = await queue.push(Job("child", value))
             assert type(accepted) is InFlight
-        await gate()
+            return await accepted.handle.result()
         return await queue.push_and_wait(Job("child", value))
 
     async with Queue({"normal": TIGHT}) as queue:
-        # Tasks made directly start in this order, with an eager task factory too.
-        waiting = asyncio.Task(queue.push_and_wait(Job("parent", parent)))
-        await turns(0 if joined_first else 1)
-        child = asyncio.Task(queue.push_and_wait(Job("takes the place", value)))
-        outside = asyncio.Task(queue.push_and_wait(Job("child", value, args=(7,))))
+        waiting = asyncio.create_task(queue.push_and_wait(Job("parent", parent)))
         await gate.started.wait()
+        await queue.push(Job("takes the place", value))
+        outside = asyncio.create_task(queue.push_and_wait(Job("child", value, args=(7,))))
+        await turns(2)
+        assert queue.state("child") == Pending()
         gate.opened.set()
-        assert list(await asyncio.gather(waiting, outside, child)) == [7, 7, None]
+        assert list(await asyncio.gather(waiting, outside)) == [7, 7]
 
 
 async def test_a_child_whose_next_try_finds_no_room_is_reached() -> None:
@@ -316,119 +244,6 @@ async def test_a_child_in_backoff_is_waited_for() -> None:
 
     async with Queue({"normal": TIGHT}) as queue:
         assert await queue.push_and_wait(Job("parent", parent)) == 3
-
-
-async def test_a_parent_that_times_out_while_it_lends_gives_back_one_permit() -> None:
-    child, after, cleaned = Gate(), Gate(), asyncio.Event()
-
-    async def parent() -> None:
-        try:
-            await queue.push_and_wait(Job("child", child, args=(7,)))
-        finally:
-            cleaned.set()
-
-    async with Queue({"normal": LaneConfig(capacity=5, permits=1)}) as queue:
-        handle = await handle_of(queue, Job("parent", parent, timeout=0.02))
-        await child.started.wait()
-        assert await handle == Failed("timed out after 0.02 s")
-        await queue.push(Job("after", after))
-        await turns(5)
-        # The child holds the only permit; what the parent has to clean up waits for it.
-        assert (cleaned.is_set(), after.runs) == (False, 0)
-        child.opened.set()
-        await after.started.wait()
-        assert cleaned.is_set()
-        stats = queue.stats()["normal"]
-        assert (stats.running, stats.lending, stats.waiting) == (1, 0, 0)
-        after.opened.set()
-        assert await queue.push_and_wait(Job("child", child)) == 7
-
-
-async def test_a_parent_cancelled_while_it_lends_ends_with_a_permit_and_its_child_runs_on() -> None:
-    child, after = Gate(), Gate()
-
-    async def parent() -> None:
-        await queue.push_and_wait(Job("child", child, args=(7,)))
-
-    async with Queue({"normal": LaneConfig(capacity=5, permits=1)}) as queue:
-        handle = await handle_of(queue, Job("parent", parent))
-        await child.started.wait()
-        assert queue.cancel("parent") is True
-        await queue.push(Job("after", after))
-        await turns(5)
-        stats = queue.stats()["normal"]
-        assert (stats.running, stats.lending, stats.waiting, after.runs) == (1, 1, 1, 0)
-        child.opened.set()
-        assert await handle == Failed("cancelled")
-        await after.started.wait()
-        stats = queue.stats()["normal"]
-        assert (stats.running, stats.lending, stats.waiting) == (1, 0, 0)
-        after.opened.set()
-        assert await queue.push_and_wait(Job("child", child)) == 7
-
-
-async def test_a_parent_that_stops_waiting_goes_on_only_with_a_permit() -> None:
-    child, code = Gate(), OwnCode()
-
-    async def wrapped() -> None:
-        with code.running():
-            await child()
-
-    async def parent() -> str:
-        with code.running():
-            try:
-                with code.waiting():
-                    async with asyncio.timeout(0.01):
-                        await queue.push_and_wait(Job("child", wrapped))
-            except TimeoutError:
-                return "gave up"
-            return "unexpected"
-
-    async with Queue({"normal": LaneConfig(permits=1)}) as queue:
-        waiting = asyncio.create_task(queue.push_and_wait(Job("parent", parent)))
-        await child.started.wait()
-        await asyncio.sleep(0.03)  # its time is up, but the child runs on the only permit
-        assert not waiting.done()
-        child.opened.set()
-        assert await waiting == "gave up"
-    assert (code.most, code.jobs) == (1, 2)
-
-
-async def test_a_job_of_which_one_task_waits_counts_as_waiting_whatever_its_others_do() -> None:
-    child = Gate()
-    own = Gate()
-
-    async def parent() -> None:
-        await asyncio.gather(queue.push_and_wait(Job("child", child)), own())
-
-    async with Queue({"normal": TIGHT}) as queue:
-        await queue.push(Job("parent", parent))
-        await child.started.wait()
-        await own.started.wait()
-        stats = queue.stats()["normal"]
-        assert (stats.running, stats.lending) == (1, 1)
-        child.opened.set()
-        await turns(5)
-        stats = queue.stats()["normal"]
-        assert (stats.running, stats.lending) == (1, 0)
-        own.opened.set()
-
-
-async def test_tasks_that_a_job_left_behind_still_get_their_answers() -> None:
-    child = Gate()
-    left: list[asyncio.Task[Any]] = []
-
-    async def parent() -> None:
-        left.append(asyncio.create_task(queue.push_and_wait(Job("child", child, args=(7,)))))
-        await child.started.wait()
-
-    async with Queue({"normal": TIGHT}) as queue:
-        await queue.push_and_wait(Job("parent", parent))
-        stats = queue.stats()["normal"]
-        assert (stats.running, stats.lending) == (1, 0)
-        child.opened.set()
-        assert await left[0] == 7
-        assert await queue.push_and_wait(Job("after", value, args=(1,))) == 1
 
 
 async def test_work_given_to_another_queue_is_no_nested_work() -> None:
