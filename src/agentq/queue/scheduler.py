@@ -2,8 +2,8 @@
 
 Who owns what. A claim is owned by its push until the lane has taken the job (`withdraw`), then by
 the queue. A run is owned by its task, whose guard calls `ended_well` or `ended_badly` exactly
-once (endings.py). A permit is taken in `_start` and given back in `stopped`, when the job's code
-has really stopped. Everything here is synchronous, so nothing can be cancelled half-way.
+once (endings.py). A permit is taken in `guard.start` and given back in `endings.stopped`, when the
+job's code has really stopped. Everything here is synchronous, so nothing can be cancelled half-way.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class Scheduler:
     def cancel(self, key: str) -> bool:
         """End the job in flight under `key`."""
         if self._in_a_step():
-            self.home.call_soon_threadsafe(self.cancel, key)
+            self._soon_at_home(self.cancel, key)
             return key in self.ledger.live
         with self.lock:
             entry = self.ledger.live.get(key)
@@ -300,7 +300,7 @@ class Scheduler:
     def close(self) -> None:
         """Take no more work, drop what has not started, cancel what runs. Returns at once."""
         if self._in_a_step():
-            self.home.call_soon_threadsafe(self.close)
+            self._soon_at_home(self.close)
             return
         with self.lock:
             self.shut(Stop.CLOSE.value)
@@ -365,7 +365,10 @@ class Scheduler:
     def _at_home(self, call: Callable[..., object], *args: object) -> None:
         if _get_running_loop() is self.home:
             call(*args)
-            return
+        else:
+            self._soon_at_home(call, *args)
+
+    def _soon_at_home(self, call: Callable[..., object], *args: object) -> None:
         try:
             self.home.call_soon_threadsafe(call, *args)
         except RuntimeError:  # the loop is closed: the next use of the queue finds that out
