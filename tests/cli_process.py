@@ -94,7 +94,7 @@ class Bench:
         settings.setdefault("stdin", subprocess.DEVNULL)
         settings.setdefault("stdout", subprocess.PIPE)
         settings.setdefault("stderr", subprocess.PIPE)
-        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **settings.pop("env", {})}
+        env = {**os.environ, **settings.pop("env", {})}
         process = subprocess.Popen([*COMMAND, *arguments], cwd=self.directory, env=env, **settings)
         self._started.append(process)
         return process

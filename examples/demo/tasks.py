@@ -10,6 +10,9 @@ from pathlib import Path
 
 from agentq import Retry, current, task
 
+CALL_SECONDS = float(os.environ.get("AGENTQ_DEMO_CALL_SECONDS", "0.5"))
+"""How long one call of the metered API takes."""
+
 
 def note_execution() -> int:
     """Append "key pid" to the demo's log, which the queue knows nothing of.
@@ -60,7 +63,7 @@ def project_field(path: str, field: str) -> object:
 async def ask(question: str) -> str:
     """Stand in for a metered API: slow, and one call at a time."""
     note_execution()
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(CALL_SECONDS)
     digest = hashlib.sha256(question.encode()).hexdigest()
     return f"answer {digest[:8]}"
 

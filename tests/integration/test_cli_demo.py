@@ -1,6 +1,7 @@
 """The demo keeps its promises, from anywhere, and leaves nothing in the tree."""
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -20,6 +21,7 @@ def test_the_demo(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-B", str(DEMO / "demo.py")],
         cwd=tmp_path,
+        env={**os.environ, "AGENTQ_DEMO_CALL_SECONDS": "0.05"},
         capture_output=True,
         text=True,
         check=False,

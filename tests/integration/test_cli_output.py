@@ -249,7 +249,7 @@ def test_the_third_interrupt_leaves_the_terminal_usable(bench: Bench) -> None:
 def test_a_reader_that_goes_away_stops_neither_jobs_nor_results(
     bench: Bench, option: str | None
 ) -> None:
-    lines = [bench.counted(f"k{i}", lane="one") for i in range(20)]
+    lines = [bench.counted(f"k{i}", lane="one") for i in range(8)]
     options = ["--lane", "one=1:1", "--results", str(bench.results_file)]
     options += [] if option is None else [option]
     process = bench.start("run", str(bench.write(lines)), *options)
@@ -259,8 +259,8 @@ def test_a_reader_that_goes_away_stops_neither_jobs_nor_results(
     process.stdout = None
     ended = end_of(process)
     assert (ended.status, ended.stderr) == (0, "")
-    assert bench.executions() == {f"k{i}": 1 for i in range(20)}
-    assert len(bench.results()) == 20
+    assert bench.executions() == {f"k{i}": 1 for i in range(8)}
+    assert len(bench.results()) == 8
 
 
 def test_what_functions_print_cannot_break_the_end(bench: Bench) -> None:

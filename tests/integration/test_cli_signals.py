@@ -35,7 +35,7 @@ class Held:
         self.started, self.hold = bench.pipe("started"), bench.pipe("hold")
         script = f"echo first $$ >> {bench.log}; {script.replace('TELL', 'echo started > started')}"
         lines: list[Json] = [{"key": "first", "shell": script, "lane": "one"}]
-        lines += [bench.counted(f"k{i}", lane="one") for i in range(200)]
+        lines += [bench.counted(f"k{i}", lane="one") for i in range(40)]
         lines += [{"key": "first", "shell": script}]
         self.batch = bench.write(lines)
         self.process = bench.start(
@@ -62,7 +62,7 @@ def test_the_first_interrupt_lets_running_jobs_finish(bench: Bench) -> None:
     assert (ended.status, ended.stderr) == (130, "")
     assert bench.executions() == {"first": 1}
     results = bench.results()
-    assert [r["line"] for r in results] == list(range(1, 203))
+    assert [r["line"] for r in results] == list(range(1, 43))
     for line in (results[0], results[-1]):
         assert (line["key"], line["state"], line["output"]) == ("first", "completed", "finished")
     assert [results[0]["ran"], results[-1]["ran"]] == ["ran", "joined"]
@@ -75,10 +75,10 @@ def test_what_does_not_start_any_more_is_told_at_once(bench: Bench) -> None:
     held = Held(bench, results=bench.pipe("results"))
     with (bench.directory / "results").open() as results:
         held.started_up().interrupt()
-        told = [json.loads(results.readline()) for _ in range(200)]
+        told = [json.loads(results.readline()) for _ in range(40)]
         held.hold.write_text("finished")  # the first job has run until now
         assert {result["state"] for result in told} == {"not_run"}
-        assert [json.loads(line)["line"] for line in results] in ([1, 202], [202, 1])
+        assert [json.loads(line)["line"] for line in results] in ([1, 42], [42, 1])
     assert end_of(held.process).status == 130
 
 
@@ -127,7 +127,7 @@ def test_the_second_interrupt_ends_programs_with_their_groups(bench: Bench) -> N
     ended = end_of(held.process)
     assert (ended.status, ended.stderr) == (130, "")
     results = bench.results()
-    assert [r["line"] for r in results] == list(range(1, 203))
+    assert [r["line"] for r in results] == list(range(1, 43))
     assert [(r["state"], r["reason"]) for r in (results[0], results[-1])] == [
         ("failed", "cancelled")
     ] * 2
@@ -154,7 +154,7 @@ def test_the_third_interrupt_kills_and_leaves_at_once(bench: Bench) -> None:
     ended = end_of(held.process)
     assert (ended.status, ended.stderr) == (130, "")
     results = bench.results()
-    assert [r["line"] for r in results] == list(range(1, 203))
+    assert [r["line"] for r in results] == list(range(1, 43))
     assert (results[0]["state"], results[0]["reason"]) == ("lost", "killed by an interrupt")
 
 
@@ -184,7 +184,7 @@ def test_a_signal_that_is_ignored_stays_ignored(bench: Bench) -> None:
     held.process.send_signal(signal.SIGHUP)
     held.hold.write_text("finished")
     assert end_of(held.process).status == 0
-    assert bench.executions().total() == 201
+    assert bench.executions().total() == 41
 
 
 def test_what_waits_for_its_next_try_is_not_tried_again(bench: Bench) -> None:
