@@ -11,6 +11,7 @@ from gates import Gate, value
 from agentq import Cached, Failed, InFlight, Job, KeyConflict, Queue, Queued, Retention, task
 from agentq.core.fingerprint import fingerprint_of
 
+LOCK = threading.Lock()
 CONFLICT = r"^key 'k' belongs to a call of a different task or with different arguments; "
 
 
@@ -191,3 +192,45 @@ def test_arguments_that_refer_to_themselves_count_by_their_type() -> None:
     loop: list[Any] = []
     loop.append(loop)
     assert fingerprint_of("t", {"a": loop})[1] == ["a"]
+
+
+@dataclass
+class Order:
+    lock: threading.Lock
+    amount: int
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"lock": LOCK, "amount": 5}, {"lock": LOCK, "amount": 900}),
+        ([LOCK, 5], [LOCK, 6]),
+        ((LOCK, (LOCK, {1: 2})), (LOCK, (LOCK, {1: 3}))),
+        (Order(LOCK, 5), Order(LOCK, 6)),
+        ([2**70, LOCK], [2**71, LOCK]),
+    ],
+)
+def test_a_part_without_a_portable_form_hides_nothing_beside_it(one: Any, other: Any) -> None:
+    first, left_out = fingerprint_of("t", {"a": one})
+    assert left_out == ["a"]
+    assert fingerprint_of("t", {"a": one}) == (first, ["a"])
+    assert fingerprint_of("t", {"a": other})[0] != first
+
+
+def test_further_arguments_are_told_apart_beside_one_without_a_portable_form() -> None:
+    @task(key="k")
+    def take(*args: Any, **kwargs: Any) -> None: ...
+
+    prints = [
+        take.job(LOCK, 5).fingerprint,
+        take.job(LOCK, 6).fingerprint,
+        take.job(LOCK, 6, more=1).fingerprint,
+        take.job(LOCK, 6, more=2).fingerprint,
+    ]
+    assert len(set(prints)) == 4
+
+
+def test_a_value_that_contains_itself_counts_by_type_where_it_does() -> None:
+    ring: list[Any] = [1]
+    ring.append(ring)
+    assert fingerprint_of("t", {"a": ring})[1] == ["a"]

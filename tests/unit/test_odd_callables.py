@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from gates import value
 
-from agentq import Failed, Job, LaneConfig, Queue, Queued
+from agentq import Failed, Job, JobFailed, LaneConfig, Queue, Queued
 
 RAN: list[str] = []
 
@@ -178,3 +178,12 @@ async def test_positional_and_keyword_arguments_arrive() -> None:
         for func in (on_loop, in_thread):
             job = Job(func.__name__, func, args=(1, 2), kwargs={"key": "k", "self": 3})
             assert await queue.push_and_wait(job) == ((1, 2), {"key": "k", "self": 3})
+
+
+async def test_a_coroutine_that_returns_a_generator_is_refused_as_a_thread_job_is() -> None:
+    async def job() -> Any:
+        return (number for number in range(3))
+
+    async with Queue() as queue:
+        with pytest.raises(JobFailed, match="TypeError: the job returned generator"):
+            await queue.push_and_wait(Job("k", job))

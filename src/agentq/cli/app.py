@@ -17,7 +17,7 @@ from agentq.cli.board import Board
 from agentq.cli.event_loop import run_to_its_end
 from agentq.cli.lines import Stream
 from agentq.cli.loading import BadBatch, load
-from agentq.cli.output import log_harmlessly, reporter_for, settle_standard_output
+from agentq.cli.output import Output, log_harmlessly, settle_standard_output
 from agentq.cli.processes import Processes, expect_children
 from agentq.cli.programs import program_task
 from agentq.cli.report import say
@@ -110,13 +110,14 @@ def run(
         retry=Retry(attempts=retry + 1) if retry else None,
     )
     sys.path.insert(0, str(Path.cwd()))
+    output = Output(as_json=as_json, quiet=quiet)
     source = _source(batch, parser)
     recorded = _results_file(results, batch)
     log_harmlessly()
     expect_children()
     board = Board(parser.lanes)
     total = len(source) if isinstance(source, list) else None
-    reporter = reporter_for(board, total=total, as_json=as_json, quiet=quiet)
+    reporter = output.reporter(board, total=total)
     batch_run = BatchRun(
         lanes,
         max_output=max_output,

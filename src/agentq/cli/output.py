@@ -11,26 +11,43 @@ from agentq.cli.report import FailuresOnly, JsonLines, PlainLines, Reporter, say
 from agentq.cli.writer import Writer
 
 
-def reporter_for(board: Board, *, total: int | None, as_json: bool, quiet: bool) -> Reporter:
-    """Choose how a run is shown.
+class Output:
+    """How a run is shown, chosen by where standard output goes.
+
+    Unless a live display shares the terminal with them, what functions and their children print
+    goes to standard error from here on, for the rest of the process: it can neither stand between
+    results nor fail because nobody reads them. Make one before any module of a batch is imported.
 
     Args:
-        board: the numbers of the run.
-        total: how many lines it has, when that is known.
         as_json: lines of JSON, whatever standard output is.
         quiet: failures only.
     """
-    terminal = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    if terminal and not (as_json or quiet):
-        from agentq.cli.live import LiveDisplay
 
-        return LiveDisplay(sys.stdout, board, total)
-    encoding = "utf-8" if as_json or sys.stdout is None else sys.stdout.encoding
-    own = _reserved()
-    if quiet and not as_json:
-        return FailuresOnly()
-    writer = None if own is None else Writer(own, encoding)
-    return JsonLines(writer) if as_json else PlainLines(writer, board)
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        self._as_json = as_json
+        self._quiet = quiet
+        terminal = sys.stdout is not None and sys.stdout.isatty()
+        self._live = (
+            terminal and os.environ.get("TERM") != "dumb" and not (self._as_json or self._quiet)
+        )
+        self._encoding = "utf-8" if as_json or sys.stdout is None else sys.stdout.encoding
+        self._own = None if self._live else _reserved()
+
+    def reporter(self, board: Board, *, total: int | None) -> Reporter:
+        """Who shows the run.
+
+        Args:
+            board: the numbers of the run.
+            total: how many lines it has, when that is known.
+        """
+        if self._live:
+            from agentq.cli.live import LiveDisplay
+
+            return LiveDisplay(sys.stdout, board, total)
+        if self._quiet and not self._as_json:
+            return FailuresOnly()
+        writer = None if self._own is None else Writer(self._own, self._encoding)
+        return JsonLines(writer) if self._as_json else PlainLines(writer, board)
 
 
 def settle_standard_output() -> None:
@@ -59,11 +76,7 @@ class _Harmless(logging.Handler):
 
 
 def _reserved() -> int | None:
-    """Take standard output over: what functions and their children print goes to standard error.
-
-    So for the rest of the process: what is printed then can neither stand between results nor
-    fail because nobody reads them.
-    """
+    """Take standard output over, and have what is printed go to standard error."""
     if sys.stdout is None:
         return None
     sys.stdout.flush()

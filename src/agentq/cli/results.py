@@ -63,7 +63,7 @@ def shown(output: Any, limit: int) -> Shown:
         value = msgspec.to_builtins(output, str_keys=True, builtin_types=(bytes, bytearray))
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
     # Reading an output's attributes runs code of its own, which may raise anything.
-    except Exception:
+    except BaseException:
         return _cut(_repr(output), "repr", limit)
     if len(text) <= limit and len(text.encode("utf-8", "surrogatepass")) <= limit:
         return Shown(value, "json")
@@ -81,7 +81,7 @@ def _repr(output: object) -> str:
     try:
         return repr(output)
     # Whatever a hostile __repr__ raises, the line has completed and must be told.
-    except Exception as error:
+    except BaseException as error:
         return f"<{type(output).__name__}: its __repr__ raised {type(error).__name__}>"
 
 

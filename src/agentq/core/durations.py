@@ -13,7 +13,10 @@ def seconds(value: float | timedelta, what: str, *, zero: bool = False) -> float
     if isinstance(value, timedelta):
         result = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        result = float(value)
+        try:
+            result = float(value)
+        except OverflowError:
+            result = math.inf
     else:
         raise TypeError(f"{what} must be seconds or a timedelta, not {value!r}")
     if not math.isfinite(result) or result < 0 or (result == 0 and not zero):

@@ -4,8 +4,9 @@ Arguments are compared by what they would look like in a message: a tuple and a 
 member and its value, are the same argument.
 """
 
+import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -27,48 +28,66 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=_plain, order="deterministic", decim
 def fingerprint_of(name: str, arguments: Mapping[str, Any]) -> tuple[bytes, list[str]]:
     """Return a 16-byte digest of a task's name and arguments, and what it does not cover.
 
-    An argument that has no portable form (a socket, a lock) counts by its type alone; the second
-    value names the parameters for which that is so.
+    What has no portable form (a socket, a lock) counts by its type alone, also inside a list, a
+    dict or a dataclass; the second value names the parameters for which that is so.
     """
     left_out = []
     digest = hashlib.blake2b(_encoder.encode(name), digest_size=16)
     for parameter, value in arguments.items():
-        try:
-            data = _encoded(value)
-        except (TypeError, RecursionError):
+        parts = _Parts()
+        _add(digest, parameter.encode("utf-8", "surrogatepass"), parts.encoded(value))
+        if parts.left_out:
             left_out.append(parameter)
-            data = f"{type(value).__module__}.{type(value).__qualname__}".encode()
-        _add(digest, parameter.encode("utf-8", "surrogatepass"), data)
     return digest.digest(), left_out
 
 
-def _encoded(value: Any) -> bytes:
-    try:
-        return _encoder.encode(value)
-    except (TypeError, ValueError, OverflowError):
-        return _encoded_by_parts(value)
+class _Parts:
+    """Encodes one argument, part by part where it cannot be encoded as a whole."""
+
+    def __init__(self) -> None:
+        self.left_out = False
+        self._depth = 0
+
+    def encoded(self, value: Any) -> bytes:
+        try:
+            return _encoder.encode(value)
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            pass
+        self._depth += 1
+        try:
+            kind, parts = self._taken_apart(value)
+        finally:
+            self._depth -= 1
+        digest = hashlib.blake2b(digest_size=16)
+        _add(digest, kind.encode("utf-8", "surrogatepass"), *parts)
+        return digest.digest()
+
+    def _taken_apart(self, value: Any) -> tuple[str, list[bytes]]:
+        """What msgspec refuses because of a part: big numbers, lone surrogates, odd keys, locks."""
+        if isinstance(value, int):
+            return "int", [value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)]
+        if isinstance(value, str):
+            return "str", [value.encode("utf-8", "surrogatepass")]
+        if self._depth <= _DEEPEST:
+            if isinstance(value, Mapping):
+                items = sorted((self.encoded(key), self.encoded(value[key])) for key in value)
+                return "map", [part for item in items for part in item]
+            if isinstance(value, AbstractSet):
+                return "set", sorted(self.encoded(item) for item in value)
+            if isinstance(value, list | tuple):
+                return "list", [self.encoded(item) for item in value]
+            if dataclasses.is_dataclass(value) and not isinstance(value, type):
+                names = [field.name for field in dataclasses.fields(value)]
+                return "map", [
+                    part
+                    for name in names
+                    for part in (name.encode(), self.encoded(getattr(value, name)))
+                ]
+        self.left_out = True
+        return f"{type(value).__module__}.{type(value).__qualname__}", []
 
 
-def _encoded_by_parts(value: Any) -> bytes:
-    """Encode what msgspec refuses because of a part: big numbers, lone surrogates, odd keys."""
-    kind: bytes
-    parts: Iterable[bytes]
-    if isinstance(value, int):
-        kind, parts = b"int", [value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)]
-    elif isinstance(value, str):
-        kind, parts = b"str", [value.encode("utf-8", "surrogatepass")]
-    elif isinstance(value, Mapping):
-        items = ((_encoded(key), _encoded(item)) for key, item in value.items())
-        kind, parts = b"map", (part for pair in sorted(items) for part in pair)
-    elif isinstance(value, AbstractSet):
-        kind, parts = b"set", sorted(_encoded(item) for item in value)
-    elif isinstance(value, list | tuple):
-        kind, parts = b"list", [_encoded(item) for item in value]
-    else:
-        raise TypeError(f"no portable form: {type(value).__name__}")
-    digest = hashlib.blake2b(digest_size=16)
-    _add(digest, kind, *parts)
-    return digest.digest()
+_DEEPEST = 100
 
 
 def _add(digest: "hashlib.blake2b", *parts: bytes) -> None:

@@ -39,7 +39,7 @@ class Task(Generic[P, R]):
         functools.update_wrapper(self, func)
         self.name = _checked_name(name, func)
         self._func = func
-        self._signature = inspect.signature(func)
+        self._signature = _signature_of(func, self.name)
         self._template = _checked_template(key, self._signature, self.name)
         if not isinstance(lane, str):
             raise TypeError(f"task {self.name!r}: lane must be a string, not {lane!r}")
@@ -195,6 +195,16 @@ def _checked_name(name: str | None, func: Callable[..., Any]) -> str:
     if not isinstance(name, str) or not name:
         raise TypeError(f"a task's name must be a non-empty string, not {name!r}")
     return name
+
+
+def _signature_of(func: Callable[..., Any], name: str) -> inspect.Signature:
+    try:
+        return inspect.signature(func)
+    except ValueError:
+        raise TypeError(
+            f"task {name!r}: the parameters of {func!r} are not known; make the task of a function "
+            "that calls it"
+        ) from None
 
 
 def _checked_template(key: str | None, signature: inspect.Signature, name: str) -> str | None:

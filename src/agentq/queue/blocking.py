@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import concurrent.futures
 import threading
@@ -17,7 +18,6 @@ from agentq.core.job import Job
 from agentq.core.lanes import LaneConfig, LaneStats
 from agentq.core.retention import Retention
 from agentq.core.states import Outcome, State, Transition
-from agentq.queue.context import running
 from agentq.queue.entry import SETTLED, Entry
 from agentq.queue.handle import Cached, InFlight, Queued, outcome_of, output_of
 from agentq.queue.queue import Queue
@@ -70,6 +70,12 @@ class BlockingHandle:
         return f"<BlockingHandle {self._entry.key!r} {self._entry.state.__name__}>"
 
 
+class _Inside(threading.local):
+    """How many calls of a queue this thread is inside of."""
+
+    calls = 0
+
+
 class BlockingQueue:
     """A `Queue` with a loop and a thread of its own, for synchronous code.
 
@@ -88,7 +94,9 @@ class BlockingQueue:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave: asyncio.Event | None = None
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler may close the queue inside a call of the same thread.
+        self._lock = threading.RLock()
+        self._inside = _Inside()
         self._calls: set[concurrent.futures.Future[Any]] = set()
         self._ended = False
 
@@ -96,8 +104,9 @@ class BlockingQueue:
         """Start the thread and open the queue. Raises `QueueClosed` when entered before."""
         with self._lock:
             if self._thread is not None or self._ended:
+                before = "closed" if self._thread is None else "entered"
                 raise QueueClosed(
-                    "this queue was entered before; a queue is used once, so make a new one"
+                    f"this queue was {before} before; a queue is used once, so make a new one"
                 )
             ready = threading.Event()
             self._thread = threading.Thread(
@@ -175,7 +184,8 @@ class BlockingQueue:
     def close(self) -> None:
         """As `Queue.close`, and end the thread.
 
-        Waits for the thread, unless called from it or from a job; may be repeated.
+        Waits for the thread, unless called from it, from a job, or by a signal handler inside
+        another call; may be repeated.
         """
         self._queue.close()
         with self._lock:
@@ -185,32 +195,39 @@ class BlockingQueue:
         if loop is not None and leave is not None:
             with suppress(RuntimeError):  # the loop has ended already
                 loop.call_soon_threadsafe(leave.set)
-        in_job = running.get() is not None
-        if thread is not None and thread is not threading.current_thread() and not in_job:
-            thread.join()
+        if thread is None or thread is threading.current_thread():
+            return
+        in_job = self._queue._scheduler.owner() is not None  # noqa: SLF001 (its other face)
+        if in_job or self._inside.calls:
+            return
+        thread.join()
 
     def call(
         self, verb: Callable[[], Coroutine[Any, Any, T]], timeout: float | timedelta | None = None
     ) -> T:
-        """Run a verb on the queue's loop and wait for it; it is cancelled on `timeout`."""
+        """Run a verb on the queue's loop, wait until it has ended, and return its result.
+
+        On `timeout` it is cancelled there and this raises `TimeoutError`. The limit is kept on the
+        loop, so that what is told here is what has happened there.
+        """
         limit = None if timeout is None else seconds(timeout, "timeout", zero=True)
-        future = self._hand_over(verb)
+        self._inside.calls += 1
         try:
-            result, error = future.result(limit)
+            future = self._hand_over(verb, limit)
+            try:
+                result, error = future.result()
+            finally:
+                future.cancel()
         except concurrent.futures.CancelledError:
             raise QueueClosed("the queue was closed meanwhile") from None
-        except TimeoutError:
-            if not future.done() or future.cancelled():
-                raise TimeoutError(f"not there within {limit:g} s") from None
-            result, error = future.result()
         finally:
-            future.cancel()
+            self._inside.calls -= 1
         if error is not None:
             raise error
         return cast("T", result)
 
     def _hand_over(
-        self, verb: Callable[[], Coroutine[Any, Any, T]]
+        self, verb: Callable[[], Coroutine[Any, Any, T]], limit: float | None
     ) -> concurrent.futures.Future[tuple[Any, Exception | None]]:
         if threading.current_thread() is self._thread:
             raise WouldDeadlock(
@@ -218,11 +235,15 @@ class BlockingQueue:
                 "inside a coroutine job or on_change, start a thread or use a synchronous job"
             )
         with self._lock:
-            if self._loop is None:
+            if self._loop is None or self._thread is None:
                 raise QueueClosed("the queue is not open yet; use it inside 'with queue:'")
             if self._ended:
                 raise QueueClosed("the queue is closed and takes no more work")
-            call = _caught(verb)
+            if not self._thread.is_alive():
+                raise QueueClosed(
+                    "the queue's thread is not in this process, which was forked; make a queue here"
+                )
+            call = _caught(verb, limit)
             try:
                 future = asyncio.run_coroutine_threadsafe(call, self._loop)
             except RuntimeError:  # the loop was broken off
@@ -235,6 +256,8 @@ class BlockingQueue:
     def _run(self, ready: threading.Event) -> None:
         try:
             asyncio.run(self._main(ready))
+        except KeyboardInterrupt:  # raised by a job, and passed on to the program
+            _thread.interrupt_main()
         finally:
             with self._lock:
                 self._ended = True
@@ -258,12 +281,15 @@ class BlockingQueue:
 
 
 async def _caught(
-    verb: Callable[[], Coroutine[Any, Any, T]],
+    verb: Callable[[], Coroutine[Any, Any, T]], limit: float | None
 ) -> tuple[Any, Exception | None]:
     """Give an error back as a value: a caller that has gone would not take it."""
     try:
-        return await verb(), None
+        async with asyncio.timeout(limit) as scope:
+            return await verb(), None
     except Exception as error:
+        if scope.expired() and isinstance(error, TimeoutError):
+            return None, TimeoutError(f"not there within {limit:g} s")
         return None, error
 
 

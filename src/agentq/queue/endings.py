@@ -56,10 +56,12 @@ def ended_well(entry: Entry, output: Any) -> None:
 def ended_badly(entry: Entry, error: BaseException) -> None:
     """The job's task is raising, or was cancelled, at whatever moment."""
     scheduler = entry.scheduler
+    # The exception is the user's code: it is asked before the lock is taken.
+    reason, delay = reason_of(error), _next_try(entry, error)
     with scheduler.lock:
         entry.task = None
         if entry.phase is RUNNING:
-            _failed_try(scheduler, entry, error)
+            _failed_try(scheduler, entry, error, reason, delay)
         if entry.thread:
             scheduler.lingering[entry.key] = entry
         else:
@@ -80,13 +82,15 @@ def thread_ended(entry: Entry) -> None:
 def timed_out(entry: Entry) -> None:
     """The deadline of a run has passed."""
     scheduler = entry.scheduler
+    reason = f"timed out after {entry.job.timeout:g} s"
+    error = TimeoutError(reason)
+    delay = _next_try(entry, error)
     with scheduler.lock:
         task = entry.task
         if entry.phase is not RUNNING or task is None:
             return
-        reason = f"timed out after {entry.job.timeout:g} s"
-        error = TimeoutError(reason)
-        delay = _next_try(entry, error) if entry.stop is None else None
+        if entry.stop is not None:
+            delay = None
         entry.stop = Stop.TIMEOUT
         scheduler.lingering[entry.key] = entry
         if delay is None:
@@ -104,17 +108,17 @@ def stopped(scheduler: Scheduler, entry: Entry) -> None:
     lane.running -= 1
     if entry.opened is not None:
         lending.disown(entry)
+    crowded = lane.waiting or lane.admitting or lane.resuming or scheduler.lingering
+    if crowded and scheduler.keeper.cancelling():
+        scheduler.shut(LOOP_SHUTS_DOWN)
     if scheduler.lingering:
         _no_longer_lingers(scheduler, entry)
     if entry.phase is BACKOFF and entry.timer is None:
         scheduler.requeue(entry)
-    if lane.waiting or lane.admitting or lane.resuming:
-        if scheduler.keeper.cancelling():
-            scheduler.shut(LOOP_SHUTS_DOWN)
-        if lane.admitting or lane.resuming or lane.lent:
-            scheduler.advance(lane)
-        elif lane.waiting and lane.running < lane.permits:  # all that `advance` would come to
-            scheduler.start(lane.pop_oldest())
+    if lane.admitting or lane.resuming or lane.lent:
+        scheduler.advance(lane)
+    elif lane.waiting and lane.running < lane.permits:  # all that `advance` would come to
+        scheduler.start(lane.pop_oldest())
 
 
 def fail(scheduler: Scheduler, entry: Entry, reason: str, error: BaseException | None) -> None:
@@ -159,20 +163,21 @@ def _no_longer_lingers(scheduler: Scheduler, entry: Entry) -> None:
         scheduler.requeue(successor)
 
 
-def _failed_try(scheduler: Scheduler, entry: Entry, error: BaseException) -> None:
+def _failed_try(
+    scheduler: Scheduler, entry: Entry, error: BaseException, reason: str, delay: float | None
+) -> None:
     cancelled = issubclass(type(error), CancelledError)
     if cancelled and entry.stop is None and scheduler.keeper.cancelling():
         scheduler.shut(LOOP_SHUTS_DOWN)
         if entry.phase is not RUNNING:  # a synchronous job: recorded by that
             return
     if entry.stop is None:
-        delay = _next_try(entry, error)
         if delay is None:
-            fail(scheduler, entry, reason_of(error), error)
+            fail(scheduler, entry, reason, error)
         else:
             _back_off(scheduler, entry, delay)
     elif not cancelled:
-        fail(scheduler, entry, reason_of(error), error)
+        fail(scheduler, entry, reason, error)
     elif entry.stop is Stop.CLOSE:
         lose(scheduler, entry, scheduler.why)
     else:

@@ -13,6 +13,7 @@ from asyncio import CancelledError, Future, Task
 from asyncio.events import _get_running_loop
 from collections.abc import Generator
 from contextvars import copy_context
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from agentq.queue.context import running
@@ -66,7 +67,8 @@ async def _run(entry: Entry) -> None:
                 raise problem
             if inspect.isawaitable(output):
                 output = await output
-            _refuse_generator(output)
+        if type(output) is GeneratorType or type(output) is AsyncGeneratorType:
+            raise _nobody_runs(output)
     except BaseException as error:
         # The type is asked, not the exception: its attributes may be anything, and may raise.
         kind = type(error)
@@ -83,6 +85,13 @@ async def _run(entry: Entry) -> None:
             raise
     else:
         ended_well(entry, output)
+
+
+def _nobody_runs(output: Any) -> TypeError:
+    return TypeError(
+        f"the job returned {type(output).__name__} {output.__name__!r}, which nobody would run; "
+        "collect what it yields and return that"
+    )
 
 
 _traceback = vars(BaseException)["__traceback__"]
@@ -138,14 +147,6 @@ def _discard(output: Any) -> None:
     """Let go of what comes late; a coroutine among it would complain that nobody awaited it."""
     if inspect.iscoroutine(output):
         output.close()
-
-
-def _refuse_generator(output: object) -> None:
-    if inspect.isgenerator(output) or inspect.isasyncgen(output):
-        raise TypeError(
-            f"the job returned {type(output).__name__} {output.__name__!r}, which nobody would "
-            "run; collect what it yields and return that"
-        )
 
 
 def _thread_ended(

@@ -81,7 +81,7 @@ class _Mapping:
         """Push one job; returns the answer if there is one already."""
         verdict, found = self._scheduler.claim(job)
         if verdict is Verdict.REPLAY:
-            return [(job.key, Completed(found))]
+            return [(str.__str__(job.key), Completed(found))]
         wait = self._wait
         with self._scheduler.lock:
             suspension.check_taken(found)

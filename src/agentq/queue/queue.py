@@ -133,7 +133,11 @@ class Queue:
         return map_jobs(self._scheduler, jobs)
 
     def state(self, key: str) -> State | None:
-        """Return the state of `key`, or None when it is not known. Never blocks; any thread."""
+        """Return the state of `key`, or None when it is not known. Never blocks; any thread.
+
+        Raises `TypeError` when `key` is no `str`.
+        """
+        _check_key(key)
         return self._scheduler.state(key)
 
     def stats(self) -> dict[str, LaneStats]:
@@ -149,8 +153,10 @@ class Queue:
         and recorded as what it then does; a synchronous one is given up, keeps its permit until
         its thread returns, and its result is discarded. It is not tried again.
 
-        Returns whether there was a job in flight to cancel.
+        Returns whether there was a job in flight to cancel. Raises `TypeError` when `key` is no
+        `str`.
         """
+        _check_key(key)
         return self._scheduler.cancel(key)
 
     async def drain(self, timeout: float | timedelta | None = None) -> None:
@@ -190,3 +196,8 @@ class Closing:
 
     def __await__(self) -> Generator[Any, None, None]:
         yield from closing.rest(self._scheduler).__await__()
+
+
+def _check_key(key: object) -> None:
+    if not isinstance(key, str):
+        raise TypeError(f"a key is a str, not {key!r}; a job has its key in job.key")

@@ -1,8 +1,8 @@
 """Threads for synchronous callables.
 
 They are daemon threads: a call that never returns must not keep the process from ending, as the
-threads of `concurrent.futures` would. How many there are is bounded by the permits of the lanes,
-since a synchronous job holds its permit until its thread is done with it.
+threads of `concurrent.futures` would. There are as many as synchronous jobs have started and not
+stopped: no more than the permits of the lanes, and the jobs that wait for other jobs.
 """
 
 import threading
