@@ -1,7 +1,6 @@
 """`agentq run`: what is shown, to whom, and that it cannot act on a terminal."""
 
 import fcntl
-import json
 import os
 import pty
 import re
@@ -316,21 +315,3 @@ def test_a_reader_that_stalls_does_not_stall_timeouts(bench: Bench) -> None:
     assert process.wait(timeout=20) == 130
     reasons = {r["key"]: r.get("reason") for r in bench.results()}
     assert (reasons["held"], reasons["next"]) == ("timed out after 0.1 s", "cancelled")
-
-
-def test_what_a_module_prints_while_it_is_imported_is_no_result(bench: Bench) -> None:
-    bench.module("print('noise at import')\n\ndef value():\n    return 1\n")
-    ended = bench.run_batch([{"task": "calls:value"}], "--json")
-    assert [json.loads(line)["output"] for line in ended.stdout.splitlines()] == [1]
-    assert "noise at import" in ended.stderr
-
-
-def test_an_output_that_ends_the_program_when_it_is_shown_does_not(bench: Bench) -> None:
-    bench.module(
-        "class Hostile:\n    def __repr__(self):\n        raise SystemExit(9)\n\n"
-        "def hostile():\n    return Hostile()\n"
-    )
-    ended = bench.run_batch([{"task": "calls:hostile"}, {"shell": "echo after"}])
-    assert ended.status == 0
-    outputs = {result["line"]: result["output"] for result in ended.results}
-    assert outputs == {1: "<Hostile: its __repr__ raised SystemExit>", 2: "after\n"}

@@ -251,8 +251,12 @@ async def raise_interrupt(path):
 def started_call(bench: Bench, name: str) -> subprocess.Popen[bytes]:
     bench.module(BLOCKING)
     started = bench.pipe("started")
-    line: Json = {"task": f"calls:{name}", "args": [str(started)]}
-    process = bench.start("run", str(bench.write([line])), "--json")
+    lines: list[Json] = [{"task": f"calls:{name}", "args": [str(started)], "lane": "one"}]
+    lines += [bench.counted(f"k{i}", lane="one") for i in range(3)]
+    process = bench.start(
+        *("run", str(bench.write(lines)), "--json", "--lane", "one=1:1"),
+        *("--results", str(bench.results_file)),
+    )
     opened(started)
     return process
 
@@ -265,6 +269,13 @@ def test_a_job_that_blocks_the_loop_cannot_stop_the_third_interrupt(bench: Bench
         while int(pending(process.pid)):
             os.sched_yield()
     assert end_of(process).status == 130
+    assert bench.executions() == {}
+    assert [(r["line"], r["state"]) for r in bench.results()] == [
+        (1, "lost"),
+        (2, "not_run"),
+        (3, "not_run"),
+        (4, "not_run"),
+    ]
 
 
 def pending(pid: int) -> str:

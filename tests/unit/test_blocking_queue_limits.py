@@ -131,6 +131,8 @@ def in_a_child(body: Callable[[], str]) -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(5)  # a child that hangs tells nothing
         try:
             os.write(writing, body().encode())
         finally:

@@ -46,6 +46,18 @@ class Holder:
     def inside(a): ...
 
 no_function = 3
+
+class Leaving:
+    def __format__(self, spec):
+        raise SystemExit("no text")
+
+@task(key="of:{b}")
+def leaving(a, b=Leaving()): ...
+
+def __getattr__(name):
+    if name == "exits":
+        raise SystemExit("not that one")
+    raise AttributeError(name)
 """
 
 
@@ -260,6 +272,8 @@ TASK = "cli_calls:plain"
         ({"task": "cli_broken:f"}, "cannot import 'cli_broken': SystemExit: no"),
         ({"task": ".:f"}, "task '.:f': cannot import '.'"),
         ({"task": "cli_calls:none"}, "task 'cli_calls:none': module 'cli_calls' has no 'none'"),
+        ({"task": "cli_calls:exits"}, "task 'cli_calls:exits': SystemExit: not that one"),
+        ({"task": "cli_calls:leaving", "args": [1]}, "SystemExit: no text"),
         ({"task": "cli_calls:no_function"}, "a job needs a callable, not 3"),
         ({"task": "cli_calls:endless"}, "is a generator function: calling it runs nothing"),
         ({"task": TASK, "args": {}}, "args must be an array, not an object"),

@@ -23,8 +23,11 @@ class Point:
 
 
 class Hostile:
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
     def __repr__(self) -> str:
-        raise RuntimeError("no repr")
+        raise self._error
 
 
 @dataclasses.dataclass
@@ -33,7 +36,7 @@ class HostileField:
 
     def __getattribute__(self, name: str) -> Any:
         if name == "x":
-            raise RuntimeError("no x")
+            raise SystemExit("no x")
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:
@@ -64,7 +67,12 @@ CYCLE.append(CYCLE)
         ({"a": b"x"}, Shown("{'a': b'x'}", "repr")),
         (object, Shown("<class 'object'>", "repr")),
         (CYCLE, Shown("[[...]]", "repr")),
-        (Hostile(), Shown("<Hostile: its __repr__ raised RuntimeError>", "repr")),
+        (Hostile(RuntimeError()), Shown("<Hostile: its __repr__ raised RuntimeError>", "repr")),
+        (Hostile(SystemExit()), Shown("<Hostile: its __repr__ raised SystemExit>", "repr")),
+        (
+            Hostile(KeyboardInterrupt()),
+            Shown("<Hostile: its __repr__ raised KeyboardInterrupt>", "repr"),
+        ),
         (HostileField(), Shown("<hostile>", "repr")),
     ],
 )

@@ -16,6 +16,8 @@ def main() -> None:
         if error.name is None or error.name.partition(".")[0] not in _LIBRARIES:
             raise
         sys.exit(_missing(error.name))
+    except KeyboardInterrupt:
+        sys.exit(130)
     app(prog_name="agentq")
 
 

@@ -102,48 +102,53 @@ def run(
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--timeout") from None
     processes, spool = Processes(), Spool()
-    names = [*(str(name) for name in Priority), *lanes]
     parser = Parser(
         program_task(processes, spool, max_output),
-        list(dict.fromkeys(names)),
+        list(dict.fromkeys([*map(str, Priority), *lanes])),
         timeout=timeout,
         retry=Retry(attempts=retry + 1) if retry else None,
     )
     sys.path.insert(0, str(Path.cwd()))
-    output = Output(as_json=as_json, quiet=quiet)
-    source = _source(batch, parser)
-    recorded = _results_file(results, batch)
     log_harmlessly()
     expect_children()
-    board = Board(parser.lanes)
-    total = len(source) if isinstance(source, list) else None
-    reporter = output.reporter(board, total=total)
-    batch_run = BatchRun(
-        lanes,
-        max_output=max_output,
-        processes=processes,
-        reporter=reporter,
-        board=board,
-        results=recorded,
-    )
+    output = Output(as_json=as_json, quiet=quiet)
+    try:
+        source = _source(batch, parser)
+        recorded = _results_file(results, batch)
+        board = Board(parser.lanes)
+        total = len(source) if isinstance(source, list) else None
+        batch_run = BatchRun(
+            lanes,
+            max_output=max_output,
+            processes=processes,
+            reporter=output.reporter(board, total),
+            board=board,
+            results=recorded,
+        )
+        status = _run(batch_run, source)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    finally:
+        spool.close()
+    raise typer.Exit(status)
+
+
+def _run(batch_run: BatchRun, source: list[Line] | tuple[Stream, Parser]) -> int:
+    """Run a batch to its end. Returns the exit status, if the process should end as usual."""
     interrupts = batch_run.interrupts
     try:
         ended = run_to_its_end(batch_run.run(source), interrupts)
     except BaseException:
-        reporter.abort()
+        batch_run.reporter.abort()
         raise
-    spool.close()
-    trouble = batch_run.trouble
-    if recorded is not None and (unkept := recorded.close()) is not None:
-        say(unkept)
-        trouble = unkept
+    completed = batch_run.close() and batch_run.board.all_completed
     settle_standard_output()
     status = interrupts.status
     if status is None:
-        status = OK if board.all_completed and trouble is None else SOME_FAILED
+        status = OK if completed else SOME_FAILED
     if not ended or interrupts.cancelling:
         os._exit(status)  # threads that were given up must not hold up the end
-    raise typer.Exit(status)
+    return status
 
 
 def _lanes(options: list[str]) -> dict[str, LaneConfig]:
@@ -168,8 +173,6 @@ def _source(batch: str, parser: Parser) -> list[Line] | tuple[Stream, Parser]:
         return load(Path(batch), parser)
     except BadBatch as error:
         _refuse(*error.problems)
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
 
 
 def _results_file(path: Path | None, batch: str) -> ResultsFile | None:

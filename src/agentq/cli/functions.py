@@ -13,6 +13,7 @@ from agentq.core.reason import capped, reason_of
 from agentq.core.task import BoundTask, Task
 
 _LONGEST_REASON = 500
+_NOTHING = object()
 
 Maker = Callable[[list[Any], dict[str, Any], str | None], Job]
 """Makes a job of arguments, keyword arguments, and the key when the line has one."""
@@ -36,9 +37,11 @@ class Functions:
             raise ValueError(maker)
         try:
             return maker(args, kwargs, key)
+        except KeyboardInterrupt:
+            raise
         # A key template formats the arguments, whose code may raise anything.
-        except Exception as error:
-            raise ValueError(capped(str(error) or reason_of(error), _LONGEST_REASON)) from None
+        except BaseException as error:
+            raise ValueError(_said(error)) from None
 
 
 def _look_up(name: str) -> Maker | str:
@@ -46,21 +49,29 @@ def _look_up(name: str) -> Maker | str:
     module_name, colon, path = name.partition(":")
     if not (colon and module_name and path):
         return f"task must name a function as module:function, not {name!r}"
+    doing = f"cannot import {module_name!r}: "
     try:
         value: Any = importlib.import_module(module_name)
-    # Importing runs the module's code, which may raise or exit as it likes.
-    except (Exception, SystemExit) as error:
-        reason = capped(reason_of(error), _LONGEST_REASON)
-        return f"task {name!r}: cannot import {module_name!r}: {reason}"
-    for part in path.split("."):
-        try:
-            value = getattr(value, part)
-        except AttributeError:
-            return f"task {name!r}: module {module_name!r} has no {path!r}"
-    try:
+        doing = ""
+        for part in path.split("."):
+            value = getattr(value, part, _NOTHING)
+            if value is _NOTHING:
+                return f"task {name!r}: module {module_name!r} has no {path!r}"
         return _maker(name, value)
-    except (TypeError, ValueError) as error:
-        return f"task {name!r}: {error}"
+    except KeyboardInterrupt:
+        raise
+    # A module runs code of its own when it is imported and looked into, and may even exit.
+    except BaseException as error:
+        return f"task {name!r}: {doing}{_said(error, named=bool(doing))}"
+
+
+def _said(error: BaseException, *, named: bool = False) -> str:
+    """What an error says, in short; by its type when that is all there is."""
+    told = reason_of(error)
+    kind = type(error).__name__
+    if not named and isinstance(error, TypeError | ValueError):
+        told = told.removeprefix(f"{kind}: ")
+    return capped(told, _LONGEST_REASON)
 
 
 def _maker(name: str, value: Any) -> Maker:

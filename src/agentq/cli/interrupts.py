@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -61,22 +61,22 @@ class Interrupts:
         before = {number: signal.getsignal(number) for number in _SIGNALS}
         taken = [number for number in _SIGNALS if before[number] is not signal.SIG_IGN]
 
+        over = False
+
         def handle(number: int, _: FrameType | None) -> None:
             if over:
                 self._exit()
             self._handle(loop, number)
-
-        over = False
 
         for number in taken:
             signal.signal(number, handle)
         try:
             yield
         finally:
-            over = True
             if self.first is None:
                 for number in taken:
                     signal.signal(number, before[number])
+            over = self.first is not None
 
     def raised(self, loop: asyncio.AbstractEventLoop) -> None:
         """A job raised `KeyboardInterrupt`: take it for a Ctrl-C."""
@@ -88,12 +88,11 @@ class Interrupts:
         self._count += 1
         if self._count == 1 and number == getattr(signal, "SIGHUP", None):
             self._count = 2  # the terminal is gone, and who could press a key again with it
-        if self._count == 1:
-            loop.call_soon_threadsafe(self._stop)
-        elif self._count == 2:
-            loop.call_soon_threadsafe(self._cancel)
-        else:
+        if self._count > 2:
             self._abort(self._exit)
+            return
+        with suppress(RuntimeError):  # the loop is closed: nothing is left to be stopped
+            loop.call_soon_threadsafe(self._stop if self._count == 1 else self._cancel)
 
     def _exit(self) -> NoReturn:
         status = self.status

@@ -1,4 +1,4 @@
-"""Chooses who shows a run, and keeps standard output for that alone."""
+"""Keeps standard output for results alone, and chooses who shows them."""
 
 from __future__ import annotations
 
@@ -12,41 +12,35 @@ from agentq.cli.writer import Writer
 
 
 class Output:
-    """How a run is shown, chosen by where standard output goes.
+    """Standard output, as it is when the command starts.
 
-    Unless a live display shares the terminal with them, what functions and their children print
-    goes to standard error from here on, for the rest of the process: it can neither stand between
-    results nor fail because nobody reads them. Make one before any module of a batch is imported.
+    Unless it is a terminal to draw on, it is taken over: what modules, functions and their
+    children print goes to standard error from then on, for the rest of the process. So it can
+    neither stand between results nor fail because nobody reads them.
 
     Args:
-        as_json: lines of JSON, whatever standard output is.
-        quiet: failures only.
+        as_json: lines of JSON are wanted, whatever standard output is.
+        quiet: failures only are wanted.
     """
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        stdout = sys.stdout
+        drawn_on = stdout is not None and stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self._terminal = stdout if drawn_on and not (as_json or quiet) else None
         self._as_json = as_json
         self._quiet = quiet
-        terminal = sys.stdout is not None and sys.stdout.isatty()
-        self._live = (
-            terminal and os.environ.get("TERM") != "dumb" and not (self._as_json or self._quiet)
-        )
-        self._encoding = "utf-8" if as_json or sys.stdout is None else sys.stdout.encoding
-        self._own = None if self._live else _reserved()
+        self._encoding = "utf-8" if as_json or stdout is None else stdout.encoding
+        self._descriptor = None if self._terminal is not None else _taken_over()
 
-    def reporter(self, board: Board, *, total: int | None) -> Reporter:
-        """Who shows the run.
-
-        Args:
-            board: the numbers of the run.
-            total: how many lines it has, when that is known.
-        """
-        if self._live:
+    def reporter(self, board: Board, total: int | None) -> Reporter:
+        """Choose who shows a run that has `total` lines, when that is known."""
+        if self._terminal is not None:
             from agentq.cli.live import LiveDisplay
 
-            return LiveDisplay(sys.stdout, board, total)
+            return LiveDisplay(self._terminal, board, total)
         if self._quiet and not self._as_json:
             return FailuresOnly()
-        writer = None if self._own is None else Writer(self._own, self._encoding)
+        writer = None if self._descriptor is None else Writer(self._descriptor, self._encoding)
         return JsonLines(writer) if self._as_json else PlainLines(writer, board)
 
 
@@ -75,12 +69,15 @@ class _Harmless(logging.Handler):
             say(line)
 
 
-def _reserved() -> int | None:
-    """Take standard output over, and have what is printed go to standard error."""
+def _taken_over() -> int | None:
+    """Have what is printed go to standard error. Returns another descriptor for what it was."""
     if sys.stdout is None:
         return None
+    try:
+        printed = sys.stdout.fileno()
+    except OSError:  # someone has put another object there, which is no file
+        return None
     sys.stdout.flush()
-    printed = sys.stdout.fileno()
     own = os.dup(printed)
     elsewhere = os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
     os.dup2(elsewhere, printed)

@@ -62,7 +62,8 @@ def shown(output: Any, limit: int) -> Shown:
         # Bytes stay bytes here, and so have no form; as base64 they would pass for text.
         value = msgspec.to_builtins(output, str_keys=True, builtin_types=(bytes, bytearray))
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-    # Reading an output's attributes runs code of its own, which may raise anything.
+    # Reading an output's attributes runs code of its own, which may raise anything; a signal
+    # does not come as an exception here.
     except BaseException:
         return _cut(_repr(output), "repr", limit)
     if len(text) <= limit and len(text.encode("utf-8", "surrogatepass")) <= limit:

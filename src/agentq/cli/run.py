@@ -51,7 +51,12 @@ class BatchRun:
         max_output: how much of an output a result gives, in bytes.
         processes: where the programs of the batch run.
         reporter: shows results.
+        board: the numbers of the run, for every lane there is.
         results: where results are recorded, if anywhere.
+
+    Attributes:
+        interrupts: what signals have asked for; to be installed around `run`.
+        reporter, board: as given.
     """
 
     def __init__(
@@ -67,9 +72,9 @@ class BatchRun:
         self._queue = Queue(lanes, on_change=self._changed)
         self._max_output = max_output
         self._processes = processes
-        self._reporter = reporter
+        self.reporter = reporter
         self._results = results
-        self._board = board
+        self.board = board
         self._lineups = {name: LineUp() for name in board.lanes}
         self._reader: Task[None] | None = None
         self._stopped = False
@@ -77,7 +82,7 @@ class BatchRun:
         self._outstanding: dict[int, Line] = {}
         self._history = History()
         self.interrupts = Interrupts(self._interrupt, self._cancel, self._abort)
-        self.trouble: str | None = None
+        self._trouble = False
 
     async def run(self, source: Iterable[Line] | tuple[Stream, Parser]) -> None:
         """Run every line of `source`, and return when all of them have ended.
@@ -90,9 +95,17 @@ class BatchRun:
                     self._start(group, source)
             finally:
                 await self._leave_nothing()
-        if (trouble := await self._reporter.finish()) is not None:
-            self.trouble = trouble
+        if (trouble := await self.reporter.finish()) is not None:
+            self._trouble = True
             say(trouble)
+
+    def close(self) -> bool:
+        """Close the file of results. Returns whether all that was to be read or written was."""
+        trouble = None if self._results is None else self._results.close()
+        if trouble is not None:
+            self._trouble = True
+            say(trouble)
+        return not self._trouble
 
     def _start(self, group: TaskGroup, source: Iterable[Line] | tuple[Stream, Parser]) -> None:
         stats = self._queue.stats()
@@ -100,7 +113,7 @@ class BatchRun:
             self._reader = group.create_task(self._read(*source), name="agentq reader")
         else:
             for line in source:
-                self._board.fed(line.lane)
+                self.board.fed(line.lane)
                 self._lineups[line.lane].add(line)
             for lineup in self._lineups.values():
                 lineup.close()
@@ -130,9 +143,9 @@ class BatchRun:
                     line = parser.parse(number, raw)
                 except BadLine as bad:
                     self._bad(bad)
-                    await self._reporter.room()
+                    await self.reporter.room()
                     continue
-                self._board.fed(line.lane)
+                self.board.fed(line.lane)
                 lineup = self._lineups[line.lane]
                 lineup.add(line)
                 await lineup.room()
@@ -150,20 +163,20 @@ class BatchRun:
         while (line := await lineup.take()) is not None:
             self._outstanding[line.number] = line
             failure = self._history.failure(line.job.key)
-            if failure is None:
-                began = time.monotonic()
-                try:
+            ran, accepted, began = Ran.CACHED, None, time.monotonic()
+            try:
+                # The queue would run a failed key again; within one batch a key runs once.
+                if failure is None:
                     accepted = await self._queue.push(line.job)
-                except QueueClosed as error:
-                    self._end(line, Ran.NO, State.LOST, str(error))
-                    return
+            except QueueClosed as error:
+                ran, failure = Ran.NO, (State.LOST, str(error))
+            if accepted is not None:
                 watcher = self._watch(line, accepted, began, window)
                 group.create_task(watcher, name=f"agentq line {line.number}")
-            else:
-                # The queue would run a failed key again; within one batch a key runs once.
+            elif failure is not None:
                 window.release()
-                self._end(line, Ran.CACHED, *failure)
-                await self._reporter.room()
+                self._end(line, ran, *failure)
+                await self.reporter.room()
             await window.acquire()
 
     async def _watch(self, line: Line, accepted: Accepted, began: float, window: Semaphore) -> None:
@@ -190,11 +203,11 @@ class BatchRun:
         else:
             self._end(line, ran, State.LOST, outcome.reason, seconds, attempts)
         window.release()
-        await self._reporter.room()
+        await self.reporter.room()
 
     def _changed(self, change: Transition) -> None:
         self._history.changed(change)
-        counts = self._board.lanes[change.lane]
+        counts = self.board.lanes[change.lane]
         counts.running += isinstance(change.after, Processing)
         counts.running -= isinstance(change.before, Processing)
         if self._stopped and isinstance(change.after, Pending):
@@ -224,8 +237,8 @@ class BatchRun:
     def _tell(self, line: Line | None, result: Result) -> None:
         if line is not None:
             self._outstanding.pop(line.number, None)
-        self._board.ended(result)
-        self._reporter.result(result)
+        self.board.ended(result)
+        self.reporter.result(result)
         if self._results is None:
             return
         try:
@@ -237,14 +250,14 @@ class BatchRun:
     # ── stopping ─────────────────────────────────────────────────────────────────────────────
 
     def _fault(self, message: str) -> None:
-        self.trouble = message
-        self._reporter.notice(message)
+        self._trouble = True
+        self.reporter.notice(message)
         self._stop()
 
     def _interrupt(self) -> None:
         self._stop()
-        running = sum(counts.running for counts in self._board.lanes.values())
-        self._reporter.notice(
+        running = sum(counts.running for counts in self.board.lanes.values())
+        self.reporter.notice(
             f"interrupted: nothing more is started; waiting for {running} running "
             f"{'job' if running == 1 else 'jobs'}; interrupt again to cancel"
         )
@@ -277,8 +290,8 @@ class BatchRun:
     def _cancel(self) -> None:
         """Cancel what runs. What does not end although it was cancelled is given up."""
         self._stop()
-        self._reporter.notice("interrupted again: cancelling; once more to kill and leave")
-        self._reporter.hurry()
+        self.reporter.notice("interrupted again: cancelling; once more to kill and leave")
+        self.reporter.hurry()
         for key in {line.job.key for line in self._outstanding.values()}:
             self._queue.cancel(key)
         asyncio.get_running_loop().call_later(_PATIENCE, self._queue.close)
@@ -288,14 +301,20 @@ class BatchRun:
         self._processes.kill(lambda: self._aborted(leave))
 
     def _aborted(self, leave: Callable[[], object]) -> None:
-        with suppress(OSError):
-            for line in list(self._outstanding.values()):
-                if self._results is not None:
-                    self._results.write(
-                        _result(line, State.LOST, Ran.NO, reason="killed by an interrupt")
-                    )
-        self._reporter.abort()
+        left = list(self._outstanding.values())
+        for lineup in self._lineups.values():
+            left += lineup.clear()
+        if self._results is not None:
+            with suppress(OSError):
+                for line in left:
+                    self._results.write(self._cut_short(line))
+        self.reporter.abort()
         leave()
+
+    def _cut_short(self, line: Line) -> Result:
+        if self._history.has_begun(line.job.key):
+            return _result(line, State.LOST, Ran.NO, reason="killed by an interrupt")
+        return _result(line, State.NOT_RUN, Ran.NO, reason=NOT_STARTED)
 
 
 def _result(
