@@ -185,7 +185,7 @@ async def test_of_an_endless_source_no_more_is_taken_than_lanes_have_room(kind: 
     gate = Gate()
     endless = Endless(gate)
     async with Queue({"normal": LaneConfig(capacity=3, permits=2)}) as queue:
-        async with aclosing(queue.map(getattr(endless, kind)())) as outcomes:  # type: ignore[type-var]
+        async with aclosing(queue.map(getattr(endless, kind)())) as outcomes:
             first = asyncio.ensure_future(anext(outcomes))
             await gate.started.wait()
             await turns(30)
@@ -215,7 +215,7 @@ async def test_stopping_early_closes_the_source_and_lets_pushed_jobs_run_on(kind
     meter = Meter()
     endless = Endless(meter)
     async with Queue({"normal": LaneConfig(capacity=3, permits=1)}) as queue:
-        async with aclosing(queue.map(getattr(endless, kind)())) as outcomes:  # type: ignore[type-var]
+        async with aclosing(queue.map(getattr(endless, kind)())) as outcomes:
             async for _ in outcomes:
                 break
         assert endless.closed

@@ -7,7 +7,7 @@
     ├── KeyConflict      the key belongs to a different call
     ├── JobFailed        the job ran and failed, or was cancelled
     ├── JobLost          the queue ended before the job's result was known
-    └── WouldDeadlock    waiting here could never end
+    └── WouldDeadlock    a job would wait for itself
 
 Bad arguments to constructors raise `TypeError` or `ValueError`, as everywhere in Python.
 """
@@ -71,4 +71,4 @@ class JobLost(AgentqError):
 
 
 class WouldDeadlock(AgentqError):
-    """This wait could never end: a job would wait for itself, directly or through others."""
+    """This wait would close a circle: a job would wait for itself, directly or through others."""

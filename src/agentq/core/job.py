@@ -68,10 +68,7 @@ class Job:
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"Job.retry must be a Retry or None, not {retry!r}")
         self.key = key
-        # As `is_plain_key`, written out: this is on the path of every job.
-        self.key_is_plain = (
-            type(key) is str and 0 < len(key) <= 512 and key.isascii() and "\0" not in key
-        )
+        self.key_is_plain = is_plain_key(key)
         self.func = func
         self.args = args if type(args) is tuple else _positional(args)
         self.kwargs = _NO_KWARGS if kwargs is None else _keywords(kwargs)

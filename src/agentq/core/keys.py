@@ -7,7 +7,7 @@ MAX_KEY_LENGTH = 512
 
 def is_plain_key(key: object) -> bool:
     """Tell quickly whether `key` is usable as it is. False says nothing: ask `checked_key`."""
-    return type(key) is str and 0 < len(key) <= 512 and key.isascii() and "\0" not in key
+    return type(key) is str and 0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and "\0" not in key
 
 
 def checked_key(key: object) -> str:

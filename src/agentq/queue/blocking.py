@@ -113,7 +113,11 @@ class BlockingQueue:
                 target=self._run, args=(ready,), name="agentq loop", daemon=True
             )
             self._thread.start()
-        ready.wait()
+        try:
+            ready.wait()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -158,7 +162,7 @@ class BlockingQueue:
                 yield item
         finally:
             if not self._ended:
-                self.call(outcomes.aclose)  # type: ignore[attr-defined]
+                self.call(outcomes.aclose)
 
     def state(self, key: str) -> State | None:
         """As `Queue.state`."""

@@ -18,8 +18,9 @@ class JobContext:
         key: its key.
         lane: its lane.
         attempt: which try this is, from 1.
-        token: the same for every attempt of this call, and for no other call: hand it to the
-            API being called as its idempotency key.
+        token: the same for every attempt of this call: hand it to the API being called as its
+            idempotency key. It is made of the key and, for jobs made from a `@task`, of the task
+            and its arguments.
     """
 
     key: str

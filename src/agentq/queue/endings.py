@@ -31,8 +31,7 @@ _OPEN = Stage.OPEN
 def ended_well(entry: Entry, output: Any) -> None:
     """The job's task is returning."""
     scheduler = entry.scheduler
-    scheduler.lock.acquire()  # not a with block: see `Scheduler.lock`
-    try:
+    with scheduler.lock:
         entry.task = None
         if entry.phase is RUNNING:
             if entry.deadline is not None:
@@ -47,8 +46,6 @@ def ended_well(entry: Entry, output: Any) -> None:
             ):
                 _settled(scheduler, entry)
         stopped(scheduler, entry)
-    finally:
-        scheduler.lock.release()
     if scheduler.observer is not None:
         scheduler.observer.flush()
 

@@ -67,21 +67,22 @@ async def _run(entry: Entry) -> None:
                 raise problem
             if inspect.isawaitable(output):
                 output = await output
-        if type(output) is GeneratorType or type(output) is AsyncGeneratorType:
+        kind = type(output)
+        if kind is GeneratorType or kind is AsyncGeneratorType:
             raise _nobody_runs(output)
     except BaseException as error:
         # The type is asked, not the exception: its attributes may be anything, and may raise.
-        kind = type(error)
-        if issubclass(kind, GeneratorExit) and _get_running_loop() is not entry.scheduler.home:
+        raised = type(error)
+        if issubclass(raised, GeneratorExit) and _get_running_loop() is not entry.scheduler.home:
             raise  # collected with a loop that is gone; whoever asks next finds that out
         _leave_out_our_frame(error)
         task = entry.task
         ended_badly(entry, error)
-        if issubclass(kind, KeyboardInterrupt):
+        if issubclass(raised, KeyboardInterrupt):
             if task is not None:
                 task.add_done_callback(_retrieve)
             raise
-        if issubclass(kind, CancelledError):
+        if issubclass(raised, CancelledError):
             raise
     else:
         ended_well(entry, output)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from agentq.core.errors import WouldDeadlock
 from agentq.queue.entry import Entry
@@ -53,10 +53,8 @@ def watch(wait: Wait, target: Entry) -> None:
     owner = wait.owner
     if owner is not None:
         if _reaches(target, owner):
-            raise WouldDeadlock(
-                f"job {owner.key!r} would wait for itself: it waits for {target.key!r}, which "
-                "is this job or waits for it"
-            )
+            ring = " → ".join(repr(entry.key) for entry in [owner, *_path(target, owner)])
+            raise WouldDeadlock(f"job {owner.key!r} would wait for itself: {ring}")
         target.lane.want(target)
     wait.targets[target] = None
     if target.waits is None:
@@ -189,18 +187,35 @@ def _leave(wait: Wait) -> None:
 
 
 def _reaches(start: Entry, goal: Entry) -> bool:
-    """Tell whether `start` is `goal`, or waits for it directly or through others."""
+    """Tell whether `start` is `goal`, or waits for it directly or through others.
+
+    It is looked for from both ends in turn, so the smaller of the two sides bounds the cost: a job
+    that many wait for, or that waits for many, is asked about in constant time.
+    """
+    forward, backward = _walk(start, _awaited_by), _walk(goal, _waiting_for)
+    while True:
+        for walk, end in ((forward, goal), (backward, start)):
+            entry = next(walk, None)
+            if entry is None:
+                return False
+            if entry is end:
+                return True
+
+
+def _walk(start: Entry, onward: Callable[[Entry], Iterator[Entry]]) -> Iterator[Entry]:
     seen = {start}
-    pending = [start]
+    pending = [iter((start,))]
     while pending:
-        entry = pending.pop()
-        if entry is goal:
-            return True
-        for awaited in _awaited_by(entry):
-            if awaited not in seen:
-                seen.add(awaited)
-                pending.append(awaited)
-    return False
+        entry = next(pending[-1], None)
+        if entry is None:
+            pending.pop()
+            continue
+        if entry is not start:
+            if entry in seen:
+                continue
+            seen.add(entry)
+        yield entry
+        pending.append(onward(entry))
 
 
 def _awaited_by(entry: Entry) -> Iterator[Entry]:
@@ -209,3 +224,29 @@ def _awaited_by(entry: Entry) -> Iterator[Entry]:
     earlier = entry.scheduler.lingering.get(entry.key)
     if earlier is not None and earlier.successor is entry:
         yield earlier  # the code of the key's last run has to stop first
+
+
+def _waiting_for(entry: Entry) -> Iterator[Entry]:
+    for wait in entry.waits or ():
+        if wait.owner is not None:
+            yield wait.owner
+    if entry.successor is not None:
+        yield entry.successor
+
+
+def _path(start: Entry, goal: Entry) -> list[Entry]:
+    """The way from `start` to `goal`, which it reaches."""
+    came_from: dict[Entry, Entry | None] = {start: None}
+    pending = deque([start])
+    while pending:
+        entry = pending.popleft()
+        if entry is goal:
+            break
+        for awaited in _awaited_by(entry):
+            if awaited not in came_from:
+                came_from[awaited] = entry
+                pending.append(awaited)
+    path = [goal]
+    while (before := came_from[path[-1]]) is not None:
+        path.append(before)
+    return path[::-1]

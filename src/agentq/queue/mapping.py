@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from typing import TYPE_CHECKING
 
 from agentq.core.errors import JobLost, QueueClosed
@@ -24,7 +24,7 @@ _AT_ONCE = 100
 
 async def map_jobs(
     scheduler: Scheduler, jobs: Iterable[Job] | AsyncIterable[Job]
-) -> AsyncIterator[tuple[str, Outcome]]:
+) -> AsyncGenerator[tuple[str, Outcome], None]:
     """Push `jobs` as lanes have room, and yield each one's outcome as it comes."""
     source = Source(jobs)
     mapping = _Mapping(scheduler)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -120,7 +120,9 @@ class Queue:
         await suspension.for_outcome(found)
         return output_of(found)
 
-    def map(self, jobs: Iterable[Job] | AsyncIterable[Job]) -> AsyncIterator[tuple[str, Outcome]]:
+    def map(
+        self, jobs: Iterable[Job] | AsyncIterable[Job]
+    ) -> AsyncGenerator[tuple[str, Outcome], None]:
         """Run many jobs; yield `(key, outcome)` for each, in completion order.
 
         Takes jobs from `jobs`, which may be endless, only as lanes have room. A full lane holds
