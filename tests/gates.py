@@ -1,12 +1,16 @@
 """Jobs that a test holds in its hand: they say when they run, and end when they are told to."""
 
 import asyncio
+import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ParamSpec
 
 from agentq import Cached, Job, JobHandle, Queue
+from agentq.testing import simulate
+
+P = ParamSpec("P")
 
 WAIT_SECONDS = 15.0
 
@@ -106,3 +110,21 @@ async def turns(count: int) -> None:
 async def value(output: Any = None) -> Any:
     """Return the argument: the plainest job there is."""
     return output
+
+
+def virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run an `async def` test on simulated loops: hours take no time, and nothing is ever late."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def watched() -> None:
+            left: list[dict[str, Any]] = []
+            loop = asyncio.get_running_loop()
+            loop.set_exception_handler(lambda _, context: left.append(context))
+            await test(*args, **kwargs)
+            assert left == []
+
+        for seed in range(5):
+            simulate(watched(), seed=seed)
+
+    return run

@@ -23,6 +23,8 @@ from simulation.watch import Run, Watch
 
 EXPECTED = (JobFailed, JobLost, QueueClosed, WouldDeadlock)
 
+UNANSWERED: Any = object()
+
 # Jobs that fail and push one another again could go on for ever.
 ENOUGH_RUNS = 200
 
@@ -37,7 +39,15 @@ WAYS = (
     "with a time limit",
 )
 ENDINGS = ("value", "system exit", "generator exit", "cancelled", "strange", "hostile", "group")
-WHEN_CANCELLED = ("stop", "clean up", "clean up slowly", "return", "fail", "wait again")
+WHEN_CANCELLED = (
+    "stop",
+    "clean up",
+    "clean up slowly",
+    "clean up for longer than closing allows",
+    "return",
+    "fail",
+    "wait again",
+)
 
 
 class Strange(BaseException):
@@ -204,6 +214,8 @@ class Bodies:
                 await asyncio.sleep(0)
             case "clean up slowly":
                 await asyncio.sleep(0.5)
+            case "clean up for longer than closing allows":
+                await asyncio.sleep(3)
             case "return":
                 return run.output()
             case "fail":
@@ -254,7 +266,7 @@ class Bodies:
             accepted = await self._answer(run, self._queue.push(self.job(key)))
             if isinstance(accepted, Cached):
                 self._check_output(key, accepted.output)
-            elif accepted is not None:
+            elif accepted is not UNANSWERED:
                 handles.append(accepted.handle)
         for handle in handles:
             self._check_output(handle.key, await self._answer(run, handle.result()))
@@ -265,15 +277,15 @@ class Bodies:
                 return await answer
         except WouldDeadlock:
             self.refused += 1
-            return None
+            return UNANSWERED
         except EXPECTED:
-            return None
+            return UNANSWERED
 
     async def _map(self, run: Run, keys: list[str], wanted: int) -> None:
         async with aclosing(_as_generator(self._queue, [self.job(key) for key in keys])) as items:
             for _ in range(wanted):
-                item = await self._answer(run, anext(items, None))
-                if item is None:
+                item = await self._answer(run, anext(items, UNANSWERED))
+                if item is UNANSWERED:
                     return
                 key, outcome = item
                 assert key in keys
@@ -281,7 +293,7 @@ class Bodies:
                     self._check_output(key, outcome.output)
 
     def _check_output(self, key: str, output: Any) -> None:
-        if output is not None and output[0] != key:
+        if output is not UNANSWERED and (type(output) is not tuple or output[0] != key):
             self._watch.problems.append(f"{key} was answered with {output}")
 
 

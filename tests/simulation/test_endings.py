@@ -1,18 +1,30 @@
 """How it all ends: the loop goes away, the block is cancelled, a job interrupts the program."""
 
 import asyncio
+import contextlib
 import random as random_module
 from random import Random
 from typing import Any
 
 import pytest
 
-from agentq import Completed, Failed, Job, JobFailed, JobHandle, JobLost, LaneConfig, Queue
+from agentq import (
+    Completed,
+    Failed,
+    Job,
+    JobFailed,
+    JobHandle,
+    JobLost,
+    LaneConfig,
+    Queue,
+    QueueClosed,
+    Queued,
+)
 from agentq.queue.entry import SETTLED
 from agentq.testing import simulate
 from simulation.bodies import Bodies, Spec, random_spec
 from simulation.invariants import check_rest
-from simulation.seeds import noted, run_seed, seeds
+from simulation.seeds import noted, run_seed, seeds, sweep
 from simulation.watch import Watch
 
 
@@ -126,3 +138,50 @@ def test_an_interrupt_in_a_job_stops_the_program_and_is_recorded() -> None:
             queue, *_ = seen
             assert queue.state("k") == Failed("KeyboardInterrupt")
             check_rest(queue)
+
+
+async def drained_behind_a_lingering_run(seed: int) -> None:
+    """A claim accepted while the key's last run still cleans up is kept, whenever draining begins.
+
+    Its way: parked behind that run, then in line for a place, then in the lane.
+    """
+    random = Random(seed)
+    lanes = {"normal": LaneConfig(capacity=1, permits=1)}
+    watch = Watch(lanes, lambda _: 1)
+
+    async def work(key: str) -> tuple[str, int]:
+        with watch.run(key, "normal") as run:
+            if key == "k" and run.number == 1:
+                try:
+                    await asyncio.sleep(100)
+                except asyncio.CancelledError:
+                    await asyncio.sleep(random.choice((1, 2)))
+                    raise
+            await asyncio.sleep(random.choice((0, 1)))
+            return run.output()
+
+    def job(key: str) -> Job:
+        return Job(key, work, args=(key,), timeout=1.5 if key == "k" else None)
+
+    async def push(key: str) -> None:
+        with contextlib.suppress(QueueClosed):
+            await queue.push(job(key))
+
+    async with Queue(lanes, on_change=watch.on_change) as queue:
+        watch.follow(queue)
+        first = await queue.push(job("k"))
+        others = [asyncio.create_task(push(key)) for key in ("a", "b", "c")]
+        assert isinstance(first, Queued)
+        assert await first.handle == Failed("timed out after 1.5 s")
+        again = await queue.push(job("k"))
+        assert isinstance(again, Queued)
+        for _ in range(random.randint(0, 20)):
+            await asyncio.sleep(random.choice((0, 0, 0, 1)))
+        await queue.drain()
+        assert await again.handle == Completed(("k", 2))
+        await asyncio.wait(others)
+    check_rest(queue)
+
+
+def test_what_was_accepted_is_kept_when_draining() -> None:
+    sweep(drained_behind_a_lingering_run, 150, slow=False)

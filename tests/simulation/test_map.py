@@ -80,12 +80,12 @@ class Batch:
                     if random.random() < 0.1:
                         await asyncio.sleep(random.choice((0, 5)))
             assert self.closed
+            # Jobs already pushed run on; the one that waited for room is withdrawn.
+            assert not [lane for lane in queue._scheduler.lanes.values() if lane.admitting]
             await until(lambda: not queue._scheduler.ledger.live)
             check_rest(queue)
-            # Jobs already pushed ran on; the one that waited for room was withdrawn.
-            never_ran = set(self.taken) - set(self.watch.runs)
-            assert len(never_ran) <= 1
+            assert len(set(self.taken) - set(self.watch.runs)) <= 1
 
 
 def test_endless_sources() -> None:
-    sweep(lambda seed: Batch(seed).main(), 300)
+    sweep(lambda seed: Batch(seed).main(), 150)

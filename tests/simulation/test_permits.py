@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from agentq import Completed, Failed, Job, JobFailed, LaneConfig, Queue, Transition
+from agentq import Completed, Failed, Job, JobFailed, LaneConfig, Queue, Retry, Transition
 from simulation.invariants import check_rest
 from simulation.seeds import sweep
-from simulation.watch import Watch, until
+from simulation.watch import Run, Watch, until
 
 
 class HandOver:
@@ -144,4 +144,42 @@ async def cancelled_while_lending(seed: int) -> None:
 
 
 def test_permit_on_loan_comes_back() -> None:
-    sweep(cancelled_while_lending, 500)
+    sweep(cancelled_while_lending, 300)
+
+
+async def left_behind_by_the_first_try(seed: int) -> None:
+    """A task of an earlier try waits as nobody's: it does not lend the permit of the next try."""
+    random = Random(seed)
+    lanes = {"normal": LaneConfig(capacity=3, permits=1)}
+    watch = Watch(lanes, lambda key: 2 if key == "job" else 1)
+    left: list[asyncio.Task[None]] = []
+
+    async def busy(run: Run) -> tuple[str, int]:
+        for _ in range(random.randint(1, 5)):
+            await asyncio.sleep(random.choice((0, 1)))
+        return run.output()
+
+    async def other() -> tuple[str, int]:
+        with watch.run("other", "normal") as run:
+            return await busy(run)
+
+    async def wait_for_other() -> None:
+        await asyncio.sleep(random.choice((0, 0, 1, 2)))
+        await queue.push_and_wait(Job("other", other))
+
+    async def job() -> tuple[str, int]:
+        with watch.run("job", "normal") as run:
+            if run.number == 1:
+                left.append(asyncio.create_task(wait_for_other()))
+                raise ValueError("once more")
+            return await busy(run)
+
+    async with Queue(lanes, on_change=watch.on_change) as queue:
+        watch.follow(queue)
+        await queue.push_and_wait(Job("job", job, retry=Retry(initial=0, jitter=0)))
+        await left[0]
+    assert watch.runs == {"job": 2, "other": 1}
+
+
+def test_tasks_left_behind_lend_nothing() -> None:
+    sweep(left_behind_by_the_first_try, 100)

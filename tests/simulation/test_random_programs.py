@@ -275,16 +275,16 @@ def _at_once(answer: Awaitable[Any]) -> None:
 
 
 def test_open_queue() -> None:
-    sweep(lambda seed: Program(seed, cyclic=False, closes=False).main(), 600)
+    sweep(lambda seed: Program(seed, cyclic=False, closes=False).main(), 400)
 
 
 def test_closing_queue() -> None:
-    sweep(lambda seed: Program(seed, cyclic=False, closes=True).main(), 600)
+    sweep(lambda seed: Program(seed, cyclic=False, closes=True).main(), 400)
 
 
 def test_jobs_that_wait_in_circles() -> None:
-    sweep(lambda seed: Program(seed, cyclic=True, closes=False).main(), 400)
+    sweep(lambda seed: Program(seed, cyclic=True, closes=False).main(), 300)
 
 
 def test_jobs_that_wait_in_circles_while_closing() -> None:
-    sweep(lambda seed: Program(seed, cyclic=True, closes=True).main(), 400)
+    sweep(lambda seed: Program(seed, cyclic=True, closes=True).main(), 300)

@@ -122,4 +122,4 @@ async def first_come_first_served(seed: int) -> None:
 
 
 def test_first_come_first_served() -> None:
-    sweep(first_come_first_served, 300)
+    sweep(first_come_first_served, 200)

@@ -295,7 +295,7 @@ def test_map_reads_its_source_lazily_and_closes_it_when_left_early() -> None:
     with BlockingQueue({"normal": LaneConfig(capacity=2, permits=1)}) as queue:
         outcomes = queue.map(endless())
         assert next(outcomes)[1] == Completed(None)
-        outcomes.close()  # type: ignore[attr-defined]
+        outcomes.close()
         assert closed.is_set()
         assert len(taken) < 500
         assert queue.push_and_wait(Job("after", give, args=(1,))) == 1

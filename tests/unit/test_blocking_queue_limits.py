@@ -171,7 +171,7 @@ async def interrupted():
 with BlockingQueue() as queue:
     try:
         queue.push(Job("k", interrupted))
-        threading.Event().wait(10)
+        threading.Event().wait(60)
         print("went on")
     except KeyboardInterrupt:
         print("interrupted", queue.state("k") == Failed("KeyboardInterrupt"))

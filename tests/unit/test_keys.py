@@ -1,11 +1,12 @@
 """Keys: what is one, what is none, and that they are compared exactly."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from gates import value
 
-from agentq import InvalidKey, Job, Queue, Queued, UnknownLane
+from agentq import Completed, InvalidKey, Job, Queue, Queued, UnknownLane
 
 INVALID: list[tuple[Any, str]] = [
     ("", "a key must not be empty"),
@@ -21,25 +22,39 @@ INVALID: list[tuple[Any, str]] = [
 ]
 
 
+def made_with(key: Any) -> Job:
+    return Job(key, value, args=(1,))
+
+
+def made_over_to(key: Any) -> Job:
+    return Job("another", value, args=(1,)).with_key(key)
+
+
+WAYS = pytest.mark.parametrize("make", [made_with, made_over_to])
+
+
+@WAYS
 @pytest.mark.parametrize(("key", "message"), INVALID)
 async def test_an_invalid_key_is_refused_at_push_and_the_queue_still_works(
-    key: Any, message: str
+    key: Any, message: str, make: Callable[[Any], Job]
 ) -> None:
     async with Queue() as queue:
         for verb in (queue.push, queue.push_and_wait):
             with pytest.raises(InvalidKey, match=message):
-                await verb(Job(key, value))
+                await verb(make(key))
         with pytest.raises(InvalidKey, match=message):
-            await anext(queue.map([Job(key, value)]))
+            await anext(queue.map([make(key)]))
         assert await queue.push_and_wait(Job("good", value, args=(1,))) == 1
         stats = queue.stats()["normal"]
         assert (stats.waiting, stats.running, stats.completed) == (0, 0, 1)
 
 
+@WAYS
 @pytest.mark.parametrize("key", ["k", "x" * 512, "é" * 512, "🦀" * 512, " ", "\n", "a b"])
-async def test_a_valid_key_runs(key: str) -> None:
+async def test_a_valid_key_runs(key: str, make: Callable[[Any], Job]) -> None:
     async with Queue() as queue:
-        assert await queue.push_and_wait(Job(key, value, args=(1,))) == 1
+        assert await queue.push_and_wait(make(key)) == 1
+        assert queue.state(key) == Completed(1)
 
 
 async def test_keys_are_compared_exactly() -> None:
@@ -52,7 +67,8 @@ async def test_keys_are_compared_exactly() -> None:
         assert queue.stats()["normal"].completed == len(keys)
 
 
-async def test_a_str_subclass_is_its_text_and_nothing_else() -> None:
+@WAYS
+async def test_a_str_subclass_is_its_text_and_nothing_else(make: Callable[[Any], Job]) -> None:
     class Loud(str):
         __slots__ = ()
 
@@ -66,7 +82,7 @@ async def test_a_str_subclass_is_its_text_and_nothing_else() -> None:
             return "something else"
 
     async with Queue() as queue:
-        accepted = await queue.push(Job(Loud("key"), value, args=(1,)))
+        accepted = await queue.push(make(Loud("key")))
         assert type(accepted) is Queued
         assert type(accepted.handle.key) is str
         assert accepted.handle.key == "key"

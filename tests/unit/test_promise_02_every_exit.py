@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gates import Gate, ThreadGate, turns, value
+from gates import Gate, ThreadGate, handle_of, turns, value
 
 from agentq import (
     Completed,
@@ -20,6 +20,7 @@ from agentq import (
     Processing,
     Queue,
     Queued,
+    Retry,
     State,
     Transition,
 )
@@ -270,6 +271,27 @@ def test_jobs_in_flight_when_the_loop_shuts_down_are_lost_and_said_to_be() -> No
     stats = queue.stats()
     assert (stats["normal"].failed, stats["normal"].waiting) == (2, 0)
     assert stats["high"].failed == 1
+
+
+def test_a_job_between_two_tries_when_the_loop_shuts_down_is_lost_as_well() -> None:
+    handles: list[JobHandle] = []
+
+    async def main() -> Queue:
+        queue = Queue()
+        await queue.__aenter__()
+        handles.append(await handle_of(queue, Job("k", len, retry=Retry(initial=3600, jitter=0))))
+        while not queue.stats()["normal"].retrying:
+            await asyncio.sleep(0.001)
+        return queue
+
+    async def late() -> None:
+        with pytest.raises(JobLost, match="its event loop is shutting down"):
+            await handles[0]
+
+    queue = asyncio.run(main())
+    assert queue.state("k") == Failed("lost: its event loop is shutting down")
+    assert queue.stats()["normal"].retrying == 0
+    asyncio.run(late())
 
 
 @pytest.mark.parametrize("first", ["k", "agentq keeper"])

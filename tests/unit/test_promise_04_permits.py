@@ -150,11 +150,10 @@ async def test_a_coroutine_that_will_not_be_cancelled_keeps_its_permit_until_it_
     gate, go = Gate(), asyncio.Event()
 
     async def stubborn() -> None:
-        while not go.is_set():
-            try:
-                await go.wait()
-            except asyncio.CancelledError:
-                continue
+        try:
+            await go.wait()
+        except asyncio.CancelledError:
+            await go.wait()
 
     async with Queue({"normal": LaneConfig(permits=1)}) as queue:
         accepted = await queue.push(Job("stubborn", stubborn, timeout=0.02))

@@ -154,6 +154,23 @@ async def test_cancelled_in_the_tick_in_which_a_place_becomes_free(verb: Any, jo
     assert meter.runs == (1 if joined else 0)
 
 
+@pytest.mark.parametrize("verb", VERBS)
+async def test_the_place_that_became_free_for_a_cancelled_push_goes_to_the_next(verb: Any) -> None:
+    async with Queue(TIGHT) as queue:
+        gate = await full(queue)
+        first = asyncio.create_task(verb(queue, Job("first", value)))
+        await turns(1)
+        second = asyncio.create_task(queue.push(Job("second", value)))
+        await turns(1)
+        assert queue.cancel("waits") is True  # its place goes to "first" in this very moment
+        await cancelled(first)
+        await turns(2)
+        assert second.done()  # nothing else has ended: the running job still runs
+        stats = queue.stats()["normal"]
+        assert (stats.running, stats.waiting) == (1, 1)
+        gate.opened.set()
+
+
 async def test_cancelled_before_its_first_step_a_push_has_done_nothing() -> None:
     async with Queue() as queue:
         push = asyncio.Task(queue.push(Job("k", value)))

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from gates import Gate, turns, value
+from gates import Gate, handle_of, turns, value, virtual_time
 
 from agentq import (
     Completed,
@@ -158,7 +158,8 @@ async def test_joiners_before_and_during_backoff_stay_joined() -> None:
     assert flaky.runs == 2
 
 
-async def test_each_wait_is_at_least_as_long_as_the_policy_says() -> None:
+@virtual_time
+async def test_the_waits_between_tries_are_as_long_as_the_policy_says() -> None:
     started: list[float] = []
 
     async def fail() -> None:
@@ -166,28 +167,44 @@ async def test_each_wait_is_at_least_as_long_as_the_policy_says() -> None:
         raise ValueError
 
     async with Queue() as queue:
-        retry = Retry(attempts=4, initial=0.01, factor=2, maximum=0.03, jitter=0)
+        retry = Retry(attempts=5, initial=10, factor=3, maximum=100, jitter=0)
         with pytest.raises(JobFailed):
             await queue.push_and_wait(Job("k", fail, retry=retry))
     gaps = [later - earlier for earlier, later in itertools.pairwise(started)]
-    assert len(gaps) == 3
-    for gap, least in zip(gaps, (0.01, 0.02, 0.03), strict=True):
-        assert gap >= least - 0.001  # the resolution of the loop's clock
+    assert gaps == [10, 30, 90, 100]
 
 
+@virtual_time
+async def test_jitter_shortens_the_waits_by_its_part_at_most() -> None:
+    started: list[float] = []
+
+    async def fail() -> None:
+        started.append(asyncio.get_running_loop().time())
+        raise ValueError
+
+    async with Queue() as queue:
+        retry = Retry(attempts=40, initial=100, maximum=100, jitter=0.5)
+        with pytest.raises(JobFailed):
+            await queue.push_and_wait(Job("k", fail, retry=retry))
+    gaps = [later - earlier for earlier, later in itertools.pairwise(started)]
+    assert 50 <= min(gaps) < max(gaps) <= 100
+
+
+@virtual_time
 async def test_cancelled_during_backoff_it_has_failed_at_once_and_is_not_tried_again() -> None:
     flaky = Flaky(1)
     async with Queue(ONE_PERMIT) as queue:
-        retry = Retry(attempts=2, initial=0.02, jitter=0)
-        accepted = await queue.push(Job("k", flaky.on_loop, retry=retry))
-        assert type(accepted) is Queued
-        await flaky.failed.wait()
-        await turns(2)
+        retry = Retry(attempts=2, initial=60, jitter=0)
+        handle = await handle_of(queue, Job("k", flaky.on_loop, retry=retry))
+        await asyncio.sleep(30)
+        assert queue.state("k") == Pending()
         assert queue.cancel("k") is True
         assert queue.state("k") == Failed("cancelled")
-        assert await accepted.handle == Failed("cancelled")
+        assert await handle == Failed("cancelled")
         assert queue.stats()["normal"].retrying == 0
-        await asyncio.sleep(0.04)  # past the moment of the try that must not come
+        await asyncio.sleep(60)  # past the moment of the try that must not come
+        stats = queue.stats()["normal"]
+        assert (stats.running, stats.waiting, stats.retrying, stats.failed) == (0, 0, 0, 1)
     assert flaky.runs == 1
 
 

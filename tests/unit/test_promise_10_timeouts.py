@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from gates import Gate, ThreadGate, turns, value
+from gates import Gate, ThreadGate, handle_of, turns, value, virtual_time
 
 from agentq import (
     Completed,
@@ -125,6 +125,7 @@ async def test_an_awaitable_that_a_thread_returned_is_timed_out_as_well() -> Non
         assert await queue.push_and_wait(Job("next", value, args=(1,))) == 1
 
 
+@virtual_time
 async def test_a_timeout_counts_as_a_failed_try() -> None:
     runs: list[int] = []
 
@@ -135,9 +136,8 @@ async def test_a_timeout_counts_as_a_failed_try() -> None:
         return "third"
 
     async with Queue(ONE_PERMIT) as queue:
-        job = Job(
-            "k", slow_at_first, timeout=0.02, retry=Retry(attempts=3, initial=0, on=(TimeoutError,))
-        )
+        retry = Retry(attempts=3, initial=0, on=(TimeoutError,))
+        job = Job("k", slow_at_first, timeout=60, retry=retry)
         assert await queue.push_and_wait(job) == "third"
     assert runs == [0, 1, 2]
 
@@ -179,7 +179,7 @@ async def test_the_next_try_of_a_timed_out_thread_waits_until_the_thread_has_end
         return run
 
     async with Queue({"normal": LaneConfig(permits=3)}) as queue:
-        job = Job("k", slow_at_first, timeout=0.2, retry=Retry(attempts=2, initial=0))
+        job = Job("k", slow_at_first, timeout=0.4, retry=Retry(attempts=2, initial=0))
         accepted = await queue.push(job)
         assert type(accepted) is Queued
         while queue.state("k") != Pending():
@@ -191,79 +191,96 @@ async def test_the_next_try_of_a_timed_out_thread_waits_until_the_thread_has_end
     assert (runs, most) == (2, 1)
 
 
+@virtual_time
 async def test_every_try_has_the_whole_timeout() -> None:
     started: list[float] = []
 
     async def nearly() -> None:
         started.append(asyncio.get_running_loop().time())
-        await asyncio.sleep(0.06)
+        await asyncio.sleep(59)
         if len(started) < 3:
             raise ValueError
 
     async with Queue() as queue:
-        job = Job("k", nearly, timeout=0.15, retry=Retry(attempts=3, initial=0))
-        await queue.push_and_wait(job)  # 0.18 s in all
-    assert len(started) == 3
+        retry = Retry(attempts=3, initial=0, jitter=0)
+        await queue.push_and_wait(Job("k", nearly, timeout=60, retry=retry))
+    assert [at - started[0] for at in started] == [0, 59, 118]
 
 
+@virtual_time
 async def test_waiting_for_a_permit_does_not_count() -> None:
     gate = Gate()
     async with Queue(ONE_PERMIT) as queue:
         await queue.push(Job("first", gate))
-        accepted = await queue.push(Job("k", value, args=(7,), timeout=0.02))
-        assert type(accepted) is Queued
-        await asyncio.sleep(0.04)
+        handle = await handle_of(queue, Job("k", asyncio.sleep, args=(50, 7), timeout=60))
+        await asyncio.sleep(3600)
         gate.opened.set()
-        assert await accepted.handle == Completed(7)
+        assert await handle == Completed(7)
 
 
+@virtual_time
 async def test_a_job_in_time_is_not_disturbed() -> None:
     async with Queue() as queue:
-        for number in range(200):
-            job = Job(f"k{number}", value, args=(number,), timeout=0.05)
+        for number in range(100):
+            job = Job(f"k{number}", asyncio.sleep, args=(number % 60, number), timeout=60)
             assert await queue.push_and_wait(job) == number
         gate = Gate()
         await queue.push(Job("later", gate))
-        await asyncio.sleep(0.08)
-        assert queue.stats()["normal"].failed == 0
+        await asyncio.sleep(3600)
+        stats = queue.stats()["normal"]
+        assert (stats.completed, stats.failed, stats.running) == (100, 0, 1)
         gate.opened.set()
 
 
+@virtual_time
 async def test_many_timeouts_pass_each_at_its_own_time() -> None:
-    ended: list[int] = []
+    loop = asyncio.get_running_loop()
+    ended: list[tuple[str, float]] = []
 
-    async def slow(number: int) -> None:
+    async def slow(name: str) -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            ended.append(number)
+            ended.append((name, loop.time() - begun))
 
-    order = [5, 1, 4, 2, 3, 0]
+    timeouts = [50, 10, 40, 20.5, 30, 0.25]
     async with Queue({"normal": LaneConfig(permits=10)}) as queue:
-        await queue.push(Job("hour", slow, args=(99,), timeout=3600))
-        waits = [
-            queue.push_and_wait(
-                Job(f"k{number}", slow, args=(number,), timeout=0.02 + 0.02 * number)
-            )
-            for number in order
+        begun = loop.time()
+        await queue.push(Job("long", slow, args=("long",), timeout=7200))
+        jobs = [
+            Job(f"k{timeout}", slow, args=(f"k{timeout}",), timeout=timeout) for timeout in timeouts
         ]
+        waits = (queue.push_and_wait(job) for job in jobs)
         errors = await asyncio.gather(*waits, return_exceptions=True)
-        assert [str(error).rsplit("after ", 1)[1] for error in errors] == [
-            f"{0.02 + 0.02 * number:g} s" for number in order
+        assert [getattr(error, "reason", "") for error in errors] == [
+            f"timed out after {timeout:g} s" for timeout in timeouts
         ]
-        assert ended == sorted(order)
-        queue.cancel("hour")
-    assert ended[-1] == 99
+        assert ended == [(f"k{timeout}", timeout) for timeout in sorted(timeouts)]
+        await asyncio.sleep(3600)
+        queue.cancel("long")
+    assert ended[-1] == ("long", 3650)
 
 
+@virtual_time
 async def test_a_job_cancelled_by_hand_before_its_timeout_was_cancelled() -> None:
     gate = Gate()
     async with Queue() as queue:
-        accepted = await queue.push(Job("k", gate, timeout=0.03))
-        assert type(accepted) is Queued
+        handle = await handle_of(queue, Job("k", gate, timeout=60))
         await gate.started.wait()
         queue.cancel("k")
-        assert await accepted.handle == Failed("cancelled")
-        await asyncio.sleep(0.05)
+        assert await handle == Failed("cancelled")
+        await asyncio.sleep(120)
         assert queue.state("k") == Failed("cancelled")
         assert queue.stats()["normal"].failed == 1
+
+
+@virtual_time
+async def test_met_timeouts_are_forgotten_and_later_ones_still_pass() -> None:
+    async with Queue({"normal": LaneConfig(permits=300)}) as queue:
+        jobs = [Job(f"k{number}", value, timeout=7200 + number) for number in range(200)]
+        stuck = asyncio.ensure_future(queue.push_and_wait(Job("stuck", Gate(), timeout=7300.5)))
+        await asyncio.gather(*(queue.push_and_wait(job) for job in jobs))
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(JobFailed, match=r"timed out after 7300\.5 s"):
+            await stuck
+        assert 7300 <= asyncio.get_running_loop().time() - started <= 7300.5

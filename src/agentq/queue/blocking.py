@@ -5,8 +5,9 @@ from __future__ import annotations
 import _thread
 import asyncio
 import concurrent.futures
+import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
@@ -151,7 +152,7 @@ class BlockingQueue:
         """As `Queue.push_and_wait`. Raises `TimeoutError` after `timeout`; the job runs on."""
         return self.call(lambda: self._queue.push_and_wait(job), timeout)
 
-    def map(self, jobs: Iterable[Job]) -> Iterator[tuple[str, Outcome]]:
+    def map(self, jobs: Iterable[Job]) -> Generator[tuple[str, Outcome], None, None]:
         """As `Queue.map`, from an iterable, which is read on the queue's thread."""
         outcomes = self._queue.map(jobs)
         try:
@@ -261,7 +262,7 @@ class BlockingQueue:
         try:
             asyncio.run(self._main(ready))
         except KeyboardInterrupt:  # raised by a job, and passed on to the program
-            _thread.interrupt_main()
+            _interrupt_the_program()
         finally:
             with self._lock:
                 self._ended = True
@@ -295,6 +296,15 @@ async def _caught(
         if scope.expired() and isinstance(error, TimeoutError):
             return None, TimeoutError(f"not there within {limit:g} s")
         return None, error
+
+
+def _interrupt_the_program() -> None:
+    """As Ctrl-C does: in the main thread, also when it is waiting for something."""
+    main = threading.main_thread().ident
+    if main is not None and hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(main, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
 
 
 async def _next(outcomes: Any) -> Any:
