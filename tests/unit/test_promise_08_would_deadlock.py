@@ -1,7 +1,7 @@
 """Promise 8: a wait that can never end raises `WouldDeadlock` at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from agentq import (
     Queued,
     WouldDeadlock,
 )
+from agentq.queue import lending
 
 TIGHT = LaneConfig(capacity=1, permits=1)
 
@@ -205,3 +206,56 @@ async def test_others_who_wait_for_a_key_in_a_broken_ring_get_its_outcome() -> N
             isinstance(error, JobFailed) and error.reason.startswith("WouldDeadlock: ")
             for error in errors
         )
+
+
+async def test_the_circle_is_named() -> None:
+    queue = Queue({"normal": LaneConfig(permits=3)})
+
+    def waits_for(other: str) -> Any:
+        async def wait() -> Any:
+            return await queue.push_and_wait(Job(other, waits_for(NEXT[other])))
+
+        return wait
+
+    async with queue:
+        with pytest.raises(JobFailed, match="'c' would wait for itself: 'c' → 'a' → 'b' → 'c'"):
+            await queue.push_and_wait(Job("a", waits_for("b")))
+
+
+NEXT = {"a": "b", "b": "c", "c": "a"}
+
+
+async def test_asking_costs_the_same_however_many_wait_for_one_that_waits_for_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = 0
+
+    def counted(look: Any) -> Any:
+        def onward(entry: Any) -> Iterator[Any]:
+            nonlocal looked_at
+            for found in look(entry):
+                looked_at += 1
+                yield found
+
+        return onward
+
+    for name in ("_awaited_by", "_waiting_for"):
+        monkeypatch.setattr(lending, name, counted(getattr(lending, name)))
+    many, gate = 300, Gate()
+
+    async def hub() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(many):
+                group.create_task(queue.push_and_wait(Job(f"child {number}", gate)))
+
+    async def asks() -> None:
+        await queue.push_and_wait(Job("hub", hub))
+
+    lanes = {"normal": LaneConfig(permits=2 * many + 2, capacity=many)}
+    async with Queue(lanes) as queue:
+        for number in range(many):
+            await queue.push(Job(f"asks {number}", asks))
+        while queue.stats()["normal"].lending < many + 1:
+            await asyncio.sleep(0)
+        gate.opened.set()
+    assert looked_at < 10 * many
