@@ -253,6 +253,9 @@ async def test_asking_costs_the_same_however_many_wait_for_one_that_waits_for_ma
 
     lanes = {"normal": LaneConfig(permits=2 * many + 2, capacity=many)}
     async with Queue(lanes) as queue:
+        await queue.push(Job("hub", hub))
+        while queue.stats()["normal"].running < many:
+            await asyncio.sleep(0)
         for number in range(many):
             await queue.push(Job(f"asks {number}", asks))
         while queue.stats()["normal"].lending < many + 1:
