@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import pytest
-from gates import ThreadGate, turns, value
+from gates import Gate, ThreadGate, turns, value
 
 from agentq import (
     BlockingQueue,
@@ -21,6 +21,7 @@ from agentq import (
     QueueClosed,
     Queued,
 )
+from agentq.queue import waiters
 
 T = TypeVar("T")
 pytestmark = pytest.mark.timeout(20)
@@ -339,3 +340,31 @@ def test_a_blocking_queue_can_be_used_inside_a_running_loop_from_a_thread() -> N
             return await asyncio.to_thread(queue.push_and_wait, Job("k", value, args=(1,)))
 
         assert asyncio.run(main()) == 1
+
+
+@pytest.mark.parametrize("verb", ["push_and_wait", "handle", "room"])
+def test_those_who_wait_elsewhere_are_woken_and_do_not_find_out_by_looking(
+    home: Home, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiters, "LOOP_CHECK_SECONDS", 3600.0)
+    gate = Gate()
+    queue = home.run(opened({"normal": LaneConfig(capacity=1, permits=1)}))
+    runs = home.run(queued(queue, Job("runs", gate, args=(1,))))
+    home.run(queued(queue, Job("waits", value, args=(2,))))
+
+    async def elsewhere() -> Any:
+        loop = asyncio.get_running_loop()
+        loop.set_debug(True)  # then asyncio itself objects to calls from the wrong thread
+        wait: Any = {
+            "push_and_wait": lambda: queue.push_and_wait(Job("runs", gate)),
+            "handle": runs.result,
+            "room": lambda: queue.push(Job("third", value, args=(3,))),
+        }[verb]
+        waiting = asyncio.ensure_future(wait())
+        await turns(3)
+        home.loop.call_soon_threadsafe(gate.opened.set)
+        answer = await asyncio.wait_for(waiting, 10)
+        return answer if verb != "room" else await answer.handle.result()
+
+    assert asyncio.run(elsewhere()) == (3 if verb == "room" else 1)
+    home.run(queue.drain())

@@ -347,6 +347,8 @@ async def test_a_job_that_does_not_end_when_cancelled_is_given_up(
 ) -> None:
     monkeypatch.setattr(closing, "CLEANUP_SECONDS", 0.05)
     release = asyncio.Event()
+    # It ends by itself after a while, so that this fails and does not hang when it is not given up.
+    asyncio.get_running_loop().call_later(5, release.set)
 
     async def stubborn() -> None:
         while not release.is_set():

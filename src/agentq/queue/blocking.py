@@ -162,7 +162,8 @@ class BlockingQueue:
                     return
                 yield item
         finally:
-            if not self._ended:
+            # Collected by the garbage collector on the loop's own thread, it is closed by asyncio.
+            if not self._ended and threading.current_thread() is not self._thread:
                 self.call(outcomes.aclose)
 
     def state(self, key: str) -> State | None:
