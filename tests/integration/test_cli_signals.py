@@ -155,7 +155,13 @@ def test_the_third_interrupt_kills_and_leaves_at_once(bench: Bench) -> None:
     assert (ended.status, ended.stderr) == (130, "")
     results = bench.results()
     assert [r["line"] for r in results] == list(range(1, 43))
-    assert (results[0]["state"], results[0]["reason"]) == ("lost", "killed by an interrupt")
+    for line in (results[0], results[-1]):
+        assert (line["state"], line["reason"]) == ("lost", "killed by an interrupt")
+    # Whoever runs again what has not run must not find a call among it that has happened.
+    assert (results[0]["ran"], results[0]["attempts"]) == ("ran", 1)
+    assert results[0]["seconds"] > 0
+    assert (results[-1]["ran"], results[-1]["attempts"]) == ("joined", 0)
+    assert {(r["state"], r["ran"]) for r in results[1:-1]} == {("not_run", "no")}
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -270,11 +276,11 @@ def test_a_job_that_blocks_the_loop_cannot_stop_the_third_interrupt(bench: Bench
             os.sched_yield()
     assert end_of(process).status == 130
     assert bench.executions() == {}
-    assert [(r["line"], r["state"]) for r in bench.results()] == [
-        (1, "lost"),
-        (2, "not_run"),
-        (3, "not_run"),
-        (4, "not_run"),
+    assert [(r["line"], r["state"], r["ran"]) for r in bench.results()] == [
+        (1, "lost", "ran"),
+        (2, "not_run", "no"),
+        (3, "not_run", "no"),
+        (4, "not_run", "no"),
     ]
 
 

@@ -257,7 +257,7 @@ async def test_close_can_be_called_from_inside_a_job(kind: str) -> None:
             assert type(answer) is Queued
             with pytest.raises(JobLost):
                 await answer.handle
-    assert closed.is_set()
+    assert await asyncio.to_thread(closed.wait, 10)
 
 
 async def test_a_job_may_await_close_without_waiting_for_itself() -> None:

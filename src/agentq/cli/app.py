@@ -93,7 +93,7 @@ def run(
     Exits with 0 when every line has completed, 1 when some have not, 2 when nothing was run
     because something is wrong with the batch or the options, and 130 when interrupted (143 by
     SIGTERM, 129 by SIGHUP). The first Ctrl-C lets running jobs finish, the second cancels them,
-    the third kills them.
+    the third kills them; lines without a result by then get theirs in the results file only.
     """
     lanes = _lanes(lane or [])
     if timeout is not None:
@@ -139,14 +139,14 @@ def _run(batch_run: BatchRun, source: list[Line] | tuple[Stream, Parser]) -> int
     try:
         ended = run_to_its_end(batch_run.run(source), interrupts)
     except BaseException:
-        batch_run.reporter.abort()
+        batch_run.abandon()
         raise
     completed = batch_run.close() and batch_run.board.all_completed
     settle_standard_output()
     status = interrupts.status
     if status is None:
         status = OK if completed else SOME_FAILED
-    if not ended or interrupts.cancelling:
+    if not ended or interrupts.cancelling or batch_run.broken_off:
         os._exit(status)  # threads that were given up must not hold up the end
     return status
 

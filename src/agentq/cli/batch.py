@@ -33,6 +33,7 @@ class Line:
         lane: the lane it is fed to: its own, or that of the first line with its key.
         label: what a person is shown: the key when the line has one, else the call.
         size: its length in bytes.
+        first: whether no line before it has its key; this one makes the key run.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Line:
     lane: str
     label: str
     size: int
+    first: bool
 
 
 class BadLine(Exception):
@@ -88,11 +90,11 @@ class Parser:
                 key = checked_key(fields.encodable(record["key"], "key"))
             job = self._job(form, record, key)
             key = job.key
-            lane = self._admit(number, job)
+            lane, first = self._admit(number, job)
         except ValueError as error:
             raise BadLine(number, str(error), key) from None
         label = record.get("key") or _label(form, record)
-        return Line(number, job, lane, label, len(raw))
+        return Line(number, job, lane, label, len(raw), first)
 
     def _job(self, form: str, record: dict[str, Any], key: str | None) -> Job:
         job = self._call(record, key) if form == "task" else self._program(form, record, key)
@@ -138,8 +140,8 @@ class Parser:
             raise ValueError(f"kwargs must be an object, not {fields.kind_of(kwargs)}")
         return self._functions.job(name, args, kwargs, key)
 
-    def _admit(self, number: int, job: Job) -> str:
-        """Note a key. Returns the lane of the first line that has it."""
+    def _admit(self, number: int, job: Job) -> tuple[str, bool]:
+        """Note a key. Returns the lane of the first line that has it, and whether this is it."""
         first, lane, fingerprint = self._seen.setdefault(
             job.key, (number, job.lane, job.fingerprint)
         )
@@ -148,7 +150,7 @@ class Parser:
                 f"key {job.key!r} stands for another call on line {first}; "
                 "a key answers for one call only"
             )
-        return lane
+        return lane, first == number
 
 
 def _form_of(record: dict[str, Any]) -> str:

@@ -65,9 +65,13 @@ class History:
             return self._failures[key][0] is not State.NOT_RUN
         return key in self._tries
 
-    def take_tries(self, key: str) -> Tries:
-        """The tries of a key that has ended. They are forgotten."""
-        return self._tries.pop(key, None) or Tries(time.monotonic())
+    def tries(self, key: str) -> Tries:
+        """The tries of a key that has not been forgotten."""
+        return self._tries.get(key) or Tries(time.monotonic())
+
+    def forget_tries(self, key: str) -> None:
+        """The tries of a key have been told."""
+        self._tries.pop(key, None)
 
     def _failure(self, key: str, reason: str) -> tuple[State, str]:
         if key not in self._dropped:

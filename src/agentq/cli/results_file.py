@@ -21,6 +21,10 @@ class ResultsFile:
         while data:
             data = data[os.write(self._descriptor, data) :]
 
+    def hurry(self) -> None:
+        """Wait no longer for a reader, should the file be a pipe: then writing fails instead."""
+        os.set_blocking(self._descriptor, False)
+
     def close(self) -> str | None:
         """Close the file. Returns what is wrong when the system did not keep all of it."""
         try:

@@ -57,6 +57,7 @@ class BatchRun:
     Attributes:
         interrupts: what signals have asked for; to be installed around `run`.
         reporter, board: as given.
+        broken_off: whether it has ended before its lines had, though no signal asked for it.
     """
 
     def __init__(
@@ -78,26 +79,40 @@ class BatchRun:
         self._lineups = {name: LineUp() for name in board.lanes}
         self._reader: Task[None] | None = None
         self._stopped = False
-        # Lines in the queue's hands, by number.
-        self._outstanding: dict[int, Line] = {}
+        # Lines whose result is not recorded yet, by number.
+        self._open: dict[int, Line] = {}
+        self._recording = False
+        self._leave: Callable[[], object] | None = None
         self._history = History()
         self.interrupts = Interrupts(self._interrupt, self._cancel, self._abort)
+        self.broken_off = False
         self._trouble = False
 
     async def run(self, source: Iterable[Line] | tuple[Stream, Parser]) -> None:
         """Run every line of `source`, and return when all of them have ended.
 
         Lines that are parsed already are all taken at once; a stream is read as lanes have room.
+
+        Nobody but a job can cancel this. Then it ends as when interrupted twice, does not raise,
+        and is `broken_off`.
         """
-        async with self._queue:
-            try:
-                async with TaskGroup() as group:
-                    self._start(group, source)
-            finally:
-                await self._leave_nothing()
+        try:
+            async with self._queue:
+                try:
+                    async with TaskGroup() as group:
+                        self._start(group, source)
+                finally:
+                    await self._leave_nothing()
+        except asyncio.CancelledError:
+            self._break_off()
         if (trouble := await self.reporter.finish()) is not None:
             self._trouble = True
             say(trouble)
+
+    def abandon(self) -> None:
+        """Leave no program behind and the terminal usable, after an error that ends the run."""
+        self._processes.kill()
+        self.reporter.abort()
 
     def close(self) -> bool:
         """Close the file of results. Returns whether all that was to be read or written was."""
@@ -113,6 +128,7 @@ class BatchRun:
             self._reader = group.create_task(self._read(*source), name="agentq reader")
         else:
             for line in source:
+                self._open[line.number] = line
                 self.board.fed(line.lane)
                 self._lineups[line.lane].add(line)
             for lineup in self._lineups.values():
@@ -124,12 +140,13 @@ class BatchRun:
 
     async def _leave_nothing(self) -> None:
         """Wait for programs that are being ended; after an error, end those that run."""
-        if self._outstanding:
+        if self._open:
+            self._break_off()
             self._stop()
             self._queue.close()
             self._processes.kill()
-            for line in list(self._outstanding.values()):
-                self._end(line, Ran.NO, State.LOST, "the run ended before it did")
+            for line in list(self._open.values()):
+                self._tell(self._cut_short(line, "the run ended before it did"))
         if not await self._processes.gone(_PATIENCE):
             self._processes.kill()
 
@@ -145,6 +162,7 @@ class BatchRun:
                     self._bad(bad)
                     await self.reporter.room()
                     continue
+                self._open[line.number] = line
                 self.board.fed(line.lane)
                 lineup = self._lineups[line.lane]
                 lineup.add(line)
@@ -161,7 +179,6 @@ class BatchRun:
     async def _feed(self, group: TaskGroup, lineup: LineUp, window: Semaphore) -> None:
         await window.acquire()
         while (line := await lineup.take()) is not None:
-            self._outstanding[line.number] = line
             failure = self._history.failure(line.job.key)
             ran, accepted, began = Ran.CACHED, None, time.monotonic()
             try:
@@ -192,16 +209,18 @@ class BatchRun:
             if isinstance(accepted, InFlight):
                 ran, seconds = Ran.JOINED, time.monotonic() - began
             else:
-                tries = self._history.take_tries(line.job.key)
+                tries = self._history.tries(line.job.key)
                 ran, seconds, attempts = Ran.RAN, tries.seconds, tries.count
         if isinstance(outcome, Completed):
             form = shown(outcome.output, self._max_output)
-            self._tell(line, _result(line, State.COMPLETED, ran, seconds, attempts, output=form))
+            self._tell(_result(line, State.COMPLETED, ran, seconds, attempts, output=form))
         elif isinstance(outcome, Failed):
             state, reason = self._history.failure(line.job.key) or (State.FAILED, outcome.reason)
             self._end(line, ran, state, reason, seconds, attempts)
         else:
             self._end(line, ran, State.LOST, outcome.reason, seconds, attempts)
+        if ran is Ran.RAN:
+            self._history.forget_tries(line.job.key)
         window.release()
         await self.reporter.room()
 
@@ -227,25 +246,27 @@ class BatchRun:
     ) -> None:
         if state is State.NOT_RUN:
             ran, seconds = Ran.NO, 0.0
-        self._tell(line, _result(line, state, ran, seconds, attempts, reason=reason))
+        self._tell(_result(line, state, ran, seconds, attempts, reason=reason))
 
     def _bad(self, bad: BadLine) -> None:
         label = bad.key or "(bad line)"
         result = Result(bad.number, bad.key, None, label, State.FAILED, Ran.NO, reason=bad.reason)
-        self._tell(None, result)
+        self._tell(result)
 
-    def _tell(self, line: Line | None, result: Result) -> None:
-        if line is not None:
-            self._outstanding.pop(line.number, None)
+    def _tell(self, result: Result) -> None:
         self.board.ended(result)
         self.reporter.result(result)
-        if self._results is None:
-            return
+        self._recording = True
         try:
-            self._results.write(result)
+            if self._results is not None:
+                self._results.write(result)
         except OSError as error:
             self._results = None
             self._fault(f"cannot write results, so no more jobs are started: {error.strerror}")
+        finally:
+            self._open.pop(result.line, None)
+            self._recording = False
+            self._aborted()  # if an interrupt has asked for it meanwhile
 
     # ── stopping ─────────────────────────────────────────────────────────────────────────────
 
@@ -253,6 +274,12 @@ class BatchRun:
         self._trouble = True
         self.reporter.notice(message)
         self._stop()
+
+    def _break_off(self) -> None:
+        if not self.broken_off:
+            self.broken_off = True
+            self._fault("a job has cancelled the tasks of the batch, so it ends here")
+            self.reporter.hurry()
 
     def _interrupt(self) -> None:
         self._stop()
@@ -276,7 +303,7 @@ class BatchRun:
                 else:
                     self._end(line, Ran.NO, State.NOT_RUN, NOT_STARTED)
             lineup.close()
-        for line in list(self._outstanding.values()):
+        for line in list(self._open.values()):
             if isinstance(self._queue.state(line.job.key), Pending):
                 self._drop(line.job.key)
 
@@ -292,29 +319,40 @@ class BatchRun:
         self._stop()
         self.reporter.notice("interrupted again: cancelling; once more to kill and leave")
         self.reporter.hurry()
-        for key in {line.job.key for line in self._outstanding.values()}:
+        for key in {line.job.key for line in self._open.values()}:
             self._queue.cancel(key)
         asyncio.get_running_loop().call_later(_PATIENCE, self._queue.close)
 
     def _abort(self, leave: Callable[[], object]) -> None:
         """Kill everything and leave. Called by a signal handler, in the middle of anything."""
-        self._processes.kill(lambda: self._aborted(leave))
+        if self._leave is not None:
+            return
+        self._leave = leave
+        if self._results is not None:
+            self._results.hurry()
+        self._processes.kill(self._aborted)
 
-    def _aborted(self, leave: Callable[[], object]) -> None:
-        left = list(self._outstanding.values())
-        for lineup in self._lineups.values():
-            left += lineup.clear()
+    def _aborted(self) -> None:
+        """Record what is left and leave, unless a result is half recorded: then soon."""
+        if self._recording or self._leave is None:
+            return
         if self._results is not None:
             with suppress(OSError):
-                for line in left:
-                    self._results.write(self._cut_short(line))
+                for line in list(self._open.values()):
+                    self._results.write(self._cut_short(line, "killed by an interrupt"))
         self.reporter.abort()
-        leave()
+        self._leave()
 
-    def _cut_short(self, line: Line) -> Result:
-        if self._history.has_begun(line.job.key):
-            return _result(line, State.LOST, Ran.NO, reason="killed by an interrupt")
-        return _result(line, State.NOT_RUN, Ran.NO, reason=NOT_STARTED)
+    def _cut_short(self, line: Line, reason: str) -> Result:
+        """The end of a line whose own end cannot be waited for."""
+        key = line.job.key
+        if not self._has_begun(key):
+            return _result(line, State.NOT_RUN, Ran.NO, reason=NOT_STARTED)
+        state, reason = self._history.failure(key) or (State.LOST, reason)
+        if not line.first:
+            return _result(line, state, Ran.JOINED, reason=reason)
+        tries = self._history.tries(key)
+        return _result(line, state, Ran.RAN, tries.seconds, tries.count, reason=reason)
 
 
 def _result(
