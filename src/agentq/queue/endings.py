@@ -106,16 +106,18 @@ def stopped(scheduler: Scheduler, entry: Entry) -> None:
     if entry.opened is not None:
         lending.disown(entry)
     crowded = lane.waiting or lane.admitting or lane.resuming or scheduler.lingering
-    if crowded and scheduler.keeper.cancelling():
-        scheduler.shut(LOOP_SHUTS_DOWN)
-    if scheduler.lingering:
-        _no_longer_lingers(scheduler, entry)
+    if crowded:
+        if scheduler.keeper.cancelling():
+            scheduler.shut(LOOP_SHUTS_DOWN)
+        if scheduler.lingering:
+            _no_longer_lingers(scheduler, entry)
     if entry.phase is BACKOFF and entry.timer is None:
         scheduler.requeue(entry)
-    if lane.admitting or lane.resuming or lane.lent:
-        scheduler.advance(lane)
-    elif lane.waiting and lane.running < lane.permits:  # all that `advance` would come to
-        scheduler.start(lane.pop_oldest())
+    if crowded:
+        if lane.admitting or lane.resuming or lane.lent:
+            scheduler.advance(lane)
+        elif lane.waiting and lane.running < lane.permits:  # all that `advance` would come to
+            scheduler.start(lane.pop_oldest())
 
 
 def fail(scheduler: Scheduler, entry: Entry, reason: str, error: BaseException | None) -> None:
