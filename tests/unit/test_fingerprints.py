@@ -177,6 +177,7 @@ def test_names_and_boundaries_count() -> None:
     assert fingerprint_of("t", {"a": 1}) != fingerprint_of("t", {"b": 1})
     assert fingerprint_of("t", {"a": "bc"}) != fingerprint_of("t", {"ab": "c"})
     assert fingerprint_of("t", {"a": 1, "b": 2}) != fingerprint_of("t", {"a": 2, "b": 1})
+    assert fingerprint_of("t", {"a": 98, "c": 1}) != fingerprint_of("t", {"abc": 1})  # 98 is a b
     assert len(fingerprint_of("t", {})[0]) == 16
 
 
@@ -186,6 +187,14 @@ def test_what_has_no_portable_form_counts_by_its_type() -> None:
     assert one == fingerprint_of("t", {"a": threading.Lock(), "b": 1})[0]
     assert one != fingerprint_of("t", {"a": threading.Lock(), "b": 2})[0]
     assert one != fingerprint_of("t", {"a": threading.Event(), "b": 1})[0]
+
+
+def test_arguments_that_can_be_read_once_are_not_read() -> None:
+    numbers = iter([1, 2])
+    assert fingerprint_of("t", {"a": numbers})[1] == ["a"]
+    assert fingerprint_of("t", {"a": (number for number in numbers)})[1] == ["a"]
+    assert list(numbers) == [1, 2]
+    assert fingerprint_of("t", {"a": range(3)})[1] == ["a"]
 
 
 def test_arguments_that_refer_to_themselves_count_by_their_type() -> None:

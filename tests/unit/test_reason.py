@@ -72,6 +72,11 @@ def test_of_a_large_group_the_first_are_named() -> None:
     )
 
 
+def test_of_a_group_of_five_all_are_named() -> None:
+    group = ExceptionGroup("all", [ValueError(number) for number in range(5)])
+    assert reason_of(group).endswith("ValueError: 3; ValueError: 4")
+
+
 def test_a_deeply_nested_group_is_named_without_recursion() -> None:
     group: Exception = ValueError("leaf")
     for depth in range(3000):

@@ -43,6 +43,24 @@ def test_a_wrong_attribute_is_refused_by_name(
     assert str(caught.value).startswith(f"Retry.{message}")
 
 
+def test_the_defaults_are_three_tries_with_growing_waits() -> None:
+    retry = Retry()
+    assert (retry.attempts, retry.initial, retry.maximum) == (3, 0.5, 60.0)
+    assert (retry.factor, retry.jitter, retry.on) == (2.0, 0.5, (Exception,))
+
+
+def test_the_ends_of_each_range_are_allowed() -> None:
+    assert Retry(attempts=1).attempts == 1
+    assert Retry(initial=0, maximum=0).delay(1, 0.0) == 0
+    assert [Retry(initial=7, factor=1, jitter=0).delay(n, 0.0) for n in (1, 9)] == [7, 7]
+    assert Retry(initial=8, jitter=1).delay(1, 0.75) == 2
+
+
+def test_one_class_may_stand_for_itself() -> None:
+    assert Retry(on=KeyError).on == (KeyError,)
+    assert Retry(on=()).on == ()
+
+
 def test_the_waits_grow_by_the_factor_up_to_the_maximum() -> None:
     retry = Retry(initial=1, factor=3, maximum=20, jitter=0)
     assert [retry.delay(attempt, 0.9) for attempt in (1, 2, 3, 4, 5)] == [1, 3, 9, 20, 20]

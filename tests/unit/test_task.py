@@ -168,6 +168,12 @@ def test_a_name_is_a_string(name: Any) -> None:
         task(name=name)(double)
 
 
+def test_a_name_is_given_by_keyword() -> None:
+    wrong: Any = "charge"
+    with pytest.raises(TypeError, match=r"@task takes its name by keyword: @task\(name='charge'\)"):
+        task(wrong)
+
+
 def test_a_nameless_callable_needs_a_name() -> None:
     class Nameless:
         __module__ = None  # type: ignore[assignment]
@@ -175,8 +181,13 @@ def test_a_nameless_callable_needs_a_name() -> None:
         def __call__(self) -> int:
             return 1
 
-    with pytest.raises(TypeError, match=r"has no name of its own; give one: @task\(name=…\)"):
-        task(Nameless())
+    class OfThisModule:
+        def __call__(self) -> int:
+            return 1
+
+    for nameless in (Nameless(), OfThisModule()):
+        with pytest.raises(TypeError, match=r"has no name of its own; give one: @task\(name=…\)"):
+            task(nameless)
     assert task(name="one")(Nameless()).job().key.startswith("one:")
 
 
