@@ -96,6 +96,53 @@ async def test_jobs_of_a_lane_with_one_permit_run_in_the_order_they_were_pushed(
     assert order == list(range(50))
 
 
+async def test_the_line_keeps_its_order_when_most_of_it_gives_up() -> None:
+    gate = Gate()
+    order: list[int] = []
+
+    async def note(number: int) -> None:
+        order.append(number)
+
+    async with Queue({"normal": LaneConfig(capacity=1, permits=1)}) as queue:
+        await queue.push(Job("runs", gate))
+        await queue.push(Job("waits", value))
+        pushes = [
+            asyncio.create_task(queue.push(Job(f"k{number}", note, args=(number,))))
+            for number in range(300)
+        ]
+        await turns(2)
+        for number, push in enumerate(pushes):
+            if number % 7:
+                push.cancel()
+        await asyncio.wait(pushes, return_when=asyncio.FIRST_COMPLETED)
+        await turns(2)
+        assert [number for number in range(300) if queue.state(f"k{number}") is not None] == list(
+            range(0, 300, 7)
+        )
+        gate.opened.set()
+        await asyncio.gather(*pushes, return_exceptions=True)
+    assert order == list(range(0, 300, 7))
+
+
+async def test_a_lane_keeps_its_order_when_most_of_what_waits_is_cancelled() -> None:
+    gate = Gate()
+    order: list[int] = []
+
+    async def note(number: int) -> None:
+        order.append(number)
+
+    async with Queue({"normal": LaneConfig(capacity=300, permits=1)}) as queue:
+        await queue.push(Job("runs", gate))
+        for number in range(300):
+            await queue.push(Job(f"k{number}", note, args=(number,)))
+        for number in range(300):
+            if number % 7:
+                assert queue.cancel(f"k{number}") is True
+        assert queue.stats()["normal"].waiting == 43
+        gate.opened.set()
+    assert order == list(range(0, 300, 7))
+
+
 async def test_a_joiner_is_never_made_to_wait_for_room() -> None:
     gate = Gate()
     async with Queue({"normal": LaneConfig(capacity=1, permits=1)}) as queue:

@@ -9,7 +9,6 @@ from agentq import (
     Failed,
     Job,
     LaneConfig,
-    Pending,
     Queue,
 )
 
@@ -170,37 +169,19 @@ async def test_tasks_that_a_job_left_behind_still_get_their_answers() -> None:
         assert await queue.push_and_wait(Job("after", value, args=(1,))) == 1
 
 
-async def test_a_push_that_a_job_left_behind_in_the_line_lends_nothing_any_more() -> None:
-    left: list[asyncio.Task[Any]] = []
-    ready, blocker, child, unrelated = Gate(), Gate(), Gate(), Gate()
+async def test_a_job_may_give_up_and_wait_again_as_often_as_it_likes() -> None:
+    others = [f"other {number}" for number in range(50)]
 
-    async def leaves_a_push() -> None:
-        await ready()
-        left.append(asyncio.create_task(queue.push(Job("left behind", value))))
-        await blocker.started.wait()  # on the permit that the push without room lends
+    async def parent() -> list[Any]:
+        for _ in range(5):
+            waits = [asyncio.ensure_future(queue.push_and_wait(Job(key, value))) for key in others]
+            for wait in waits:
+                wait.cancel()
+            await asyncio.wait(waits)
+        return [await queue.push_and_wait(Job(key, value)) for key in reversed(others)]
 
-    async def parent() -> None:
-        await queue.push_and_wait(Job("child", child, lane="other"))
-
-    async with Queue({"normal": TIGHT, "other": TIGHT}) as queue:
-        leaves = await handle_of(queue, Job("leaves", leaves_a_push))
-        await ready.started.wait()
-        await queue.push(Job("blocker", blocker))
-        ahead = asyncio.create_task(queue.push(Job("ahead in the line", value)))
-        await turns(2)
-        ready.opened.set()
-        await leaves
-        await ahead
-        assert queue.state("left behind") == Pending()
-        assert not left[0].done()
-        blocker.opened.set()
-        await left[0]
-        await queue.push_and_wait(Job("in between", value))
-        await queue.push(Job("parent", parent))
-        await queue.push(Job("unrelated", unrelated))
-        await child.started.wait()
-        await turns(5)
-        assert unrelated.runs == 0  # nobody in the lane waits for it, nor for room any more
-        child.opened.set()
-        await unrelated.started.wait()
-        unrelated.opened.set()
+    async with Queue({"normal": LaneConfig(capacity=60, permits=1)}) as queue:
+        handle = await handle_of(queue, Job("parent", parent))
+        for number, key in enumerate(others):
+            await queue.push(Job(key, value, args=(number,)))
+        assert await handle.result() == list(reversed(range(50)))

@@ -262,3 +262,23 @@ async def test_asking_costs_the_same_however_many_wait_for_one_that_waits_for_ma
             await asyncio.sleep(0)
         gate.opened.set()
     assert looked_at < 10 * many
+
+
+async def test_the_code_of_a_run_that_was_given_up_cannot_wait_for_the_next_run_of_its_key() -> (
+    None
+):
+    told = asyncio.Event()
+
+    async def given_up() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with pytest.raises(WouldDeadlock, match="job 'k' would wait for itself"):
+                await queue.push_and_wait(Job("k", value))
+            told.set()
+
+    async with Queue({"normal": TIGHT}) as queue:
+        with pytest.raises(JobFailed, match="timed out"):
+            await queue.push_and_wait(Job("k", given_up, timeout=0.01))
+        await told.wait()
+        assert await queue.push_and_wait(Job("k", value)) is None
