@@ -171,17 +171,29 @@ async def test_tasks_that_a_job_left_behind_still_get_their_answers() -> None:
 
 async def test_a_job_may_give_up_and_wait_again_as_often_as_it_likes() -> None:
     others = [f"other {number}" for number in range(50)]
+    ready, busy = Gate(), Gate()
 
     async def parent() -> list[Any]:
+        await ready()
+        waits = asyncio.ensure_future(queue.push_and_wait(Job("busy", busy)))
+        await busy.started.wait()  # on the permit lent by that wait: the others have to wait
+        last = asyncio.ensure_future(queue.push_and_wait(Job(others[-1], value)))
         for _ in range(5):
-            waits = [asyncio.ensure_future(queue.push_and_wait(Job(key, value))) for key in others]
-            for wait in waits:
-                wait.cancel()
-            await asyncio.wait(waits)
-        return [await queue.push_and_wait(Job(key, value)) for key in reversed(others)]
+            wants = [asyncio.ensure_future(queue.push_and_wait(Job(key, value))) for key in others]
+            await turns(2)
+            for want in wants:
+                want.cancel()
+            await asyncio.wait(wants)
+        busy.opened.set()
+        await waits
+        outputs = [await last]
+        return outputs + [await queue.push_and_wait(Job(key, value)) for key in others[:-1]]
 
     async with Queue({"normal": LaneConfig(capacity=60, permits=1)}) as queue:
         handle = await handle_of(queue, Job("parent", parent))
+        await ready.started.wait()
+        await queue.push(Job("busy", busy))
         for number, key in enumerate(others):
             await queue.push(Job(key, value, args=(number,)))
-        assert await handle.result() == list(reversed(range(50)))
+        ready.opened.set()
+        assert await handle.result() == [49, *range(49)]
