@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -17,6 +18,7 @@ from agentq import (
     Pending,
     Processing,
     Queue,
+    QueueClosed,
     Queued,
     Retry,
     State,
@@ -173,6 +175,147 @@ async def test_it_is_told_before_those_who_wait_go_on() -> None:
     async with Queue(on_change=seen) as queue:
         await queue.push_and_wait(Job("k", value, args=(1,)))
         assert seen.of("k")[-1] == (Processing(), Completed(1))
+
+
+async def test_what_is_cancelled_withdrawn_or_dropped_is_told_at_once() -> None:
+    seen = Seen()
+    lost = Failed("lost: the queue closed before the job ended")
+    async with Queue({"normal": LaneConfig(capacity=2, permits=1)}, on_change=seen) as queue:
+        await queue.push(Job("runs", Gate()))
+        await queue.push(Job("cancelled", value))
+        await queue.push(Job("dropped", value))
+        push = asyncio.create_task(queue.push(Job("withdrawn", value)))
+        await turns(2)
+        push.cancel()
+        await asyncio.wait((push,))
+        assert seen.changes[-1] == Transition("withdrawn", "normal", Pending(), None)
+        queue.cancel("cancelled")
+        assert seen.changes[-1] == Transition("cancelled", "normal", Pending(), Failed("cancelled"))
+        queue.close()
+        assert seen.changes[-1] == Transition("dropped", "normal", Pending(), lost)
+
+
+async def test_a_push_that_a_draining_queue_turns_away_is_told_at_once() -> None:
+    seen, gate = Seen(), Gate()
+    async with Queue({"normal": LaneConfig(capacity=1, permits=1)}, on_change=seen) as queue:
+        await queue.push(Job("runs", gate))
+        await queue.push(Job("waits", value))
+        push = asyncio.create_task(queue.push(Job("turned away", value)))
+        await turns(2)
+        drained = asyncio.create_task(queue.drain())
+        with pytest.raises(QueueClosed):
+            await push
+        assert seen.changes[-1] == Transition("turned away", "normal", Pending(), None)
+        gate.opened.set()
+        await drained
+
+
+async def raises() -> None:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("job", "outcome"),
+    [
+        (Job("k", raises), Failed("ValueError: no")),
+        (Job("k", raises, retry=Retry(attempts=2, initial=0)), Failed("ValueError: no")),
+        (Job("k", int, args=("x",)), Failed("ValueError: invalid literal for int() with base 1")),
+        (Job("k", asyncio.Event().wait, timeout=0.01), Failed("timed out after 0.01 s")),
+    ],
+)
+async def test_a_failure_is_told_before_those_who_wait_go_on(job: Job, outcome: Failed) -> None:
+    seen = Seen()
+    async with Queue(on_change=seen) as queue:
+        with pytest.raises(JobFailed):
+            await queue.push_and_wait(job)
+        before, after = seen.of("k")[-1]
+        assert before == Processing()
+        assert isinstance(after, Failed)
+        assert after.reason.startswith(outcome.reason)
+
+
+async def ends_well(queue: Queue) -> None:
+    gate = Gate()
+    await queue.push(Job("first", gate))
+    gate.opened.set()
+
+
+async def ends_badly(queue: Queue) -> None:
+    await queue.push(Job("first", raises))
+
+
+async def is_timed_out(queue: Queue) -> None:
+    await queue.push(Job("first", asyncio.Event().wait, timeout=0.01))
+
+
+async def is_cancelled(queue: Queue) -> None:
+    await queue.push(Job("first", asyncio.Event().wait))
+    asyncio.get_running_loop().call_later(0.01, queue.cancel, "first")
+
+
+async def is_a_thread_that_was_given_up(queue: Queue) -> None:
+    thread = ThreadGate()
+    await queue.push(Job("first", thread))
+    await thread.has_started()
+    asyncio.get_running_loop().call_later(0.01, queue.cancel, "first")
+    asyncio.get_running_loop().call_later(0.03, thread.opened.set)
+
+
+async def lends_its_permit(queue: Queue) -> None:
+    async def parent() -> None:
+        await asyncio.sleep(0.01)
+        await queue.push_and_wait(Job("k", raises))
+
+    await queue.push(Job("first", parent))
+
+
+async def is_not_there(queue: Queue) -> None:
+    return
+
+
+@pytest.mark.parametrize(
+    "the_job_before",
+    [
+        is_not_there,
+        ends_well,
+        ends_badly,
+        is_timed_out,
+        is_cancelled,
+        is_a_thread_that_was_given_up,
+        lends_its_permit,
+    ],
+)
+@pytest.mark.parametrize("pushed", ["here", "elsewhere"])
+async def test_a_job_is_told_to_run_before_its_code_does(
+    the_job_before: Callable[[Queue], Awaitable[None]], pushed: str
+) -> None:
+    seen = Seen()
+    told: list[Any] = []
+
+    async def look() -> None:
+        told.extend(seen.of("k"))
+
+    async with Queue({"normal": LaneConfig(permits=1)}, on_change=seen) as queue:
+        await the_job_before(queue)
+        if pushed == "here":
+            await queue.push(Job("k", look))
+        else:
+            await asyncio.to_thread(asyncio.run, queue.push(Job("k", look)))
+    assert told == START
+
+
+async def test_a_try_again_is_told_to_run_before_its_code_does() -> None:
+    seen = Seen()
+    told: list[Any] = []
+
+    async def look() -> None:
+        told.append(seen.of("k")[-1])
+        raise ValueError
+
+    async with Queue(on_change=seen) as queue:
+        with pytest.raises(JobFailed):
+            await queue.push_and_wait(Job("k", look, retry=Retry(attempts=3, initial=0.005)))
+    assert told == [(Pending(), Processing())] * 3
 
 
 async def test_it_may_push_and_cancel_and_close_and_is_told_in_order() -> None:
