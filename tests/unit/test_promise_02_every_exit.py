@@ -295,6 +295,35 @@ def test_a_job_between_two_tries_when_the_loop_shuts_down_is_lost_as_well() -> N
 
 
 @pytest.mark.parametrize("first", ["k", "agentq keeper"])
+@pytest.mark.parametrize("ends", ["cancelled", "well"])
+async def test_no_job_is_started_while_the_loop_shuts_down(first: str, ends: str) -> None:
+    gate, waits = Gate(), Gate()
+
+    async def running() -> None:
+        try:
+            await gate()
+        except asyncio.CancelledError:
+            if ends == "cancelled":
+                raise
+
+    changes: list[Transition] = []
+    queue = Queue(ONE_PERMIT, on_change=changes.append)
+    await queue.__aenter__()
+    await queue.push(Job("k", running))
+    handle = await handle_of(queue, Job("waits", waits))
+    await gate.started.wait()
+    tasks = {task.get_name(): task for task in asyncio.all_tasks()}
+    for name in sorted(("k", "agentq keeper"), key=lambda name: name != first):
+        tasks[name].cancel()
+    with pytest.raises(JobLost, match="its event loop is shutting down"):
+        await handle
+    await turns(5)
+    assert waits.runs == 0
+    lost = Failed("lost: its event loop is shutting down")
+    assert [change.after for change in changes if change.key == "waits"] == [Pending(), lost]
+
+
+@pytest.mark.parametrize("first", ["k", "agentq keeper"])
 @pytest.mark.parametrize("kind", ["loop", "thread"])
 async def test_a_loop_that_shuts_down_settles_a_job_once_in_whatever_order_it_cancels(
     first: str, kind: str

@@ -20,7 +20,7 @@ class OddError(Exception):
     """An exception that can be weakly referenced."""
 
 
-async def on_loop(seen: list[Any]) -> None:
+async def on_loop(seen: list[Any], argument: object = None) -> None:
     big = Big()
     error = OddError("no")
     seen += [weakref.ref(big), weakref.ref(error)]
@@ -99,6 +99,23 @@ async def test_a_timeout_that_was_not_needed_keeps_nothing_alive(func: Callable[
         with pytest.raises(JobFailed):
             await queue.push_and_wait(Job("k", func, args=(seen,), timeout=3600))
         assert len(seen) == 2
+        await gone(seen)
+
+
+async def test_a_try_that_will_not_come_keeps_nothing_alive() -> None:
+    seen: list[Any] = []
+    async with Queue() as queue:
+        retry = Retry(attempts=2, initial=3600, maximum=3600)
+        await queue.push(Job("k", on_loop, args=(seen,), retry=retry))
+        while not queue.stats()["normal"].retrying:
+            await asyncio.sleep(0)
+        argument = Big()
+        await queue.push(Job("other", on_loop, args=(seen, argument), retry=retry))
+        seen.append(weakref.ref(argument))
+        del argument
+        while queue.stats()["normal"].retrying + queue.stats()["normal"].failed < 2:
+            await asyncio.sleep(0)
+        assert [queue.cancel("k"), queue.cancel("other")] == [True, True]
         await gone(seen)
 
 
