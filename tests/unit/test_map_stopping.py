@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 from gates import Gate, handle_of, turns, value
 
-from agentq import Completed, InFlight, Job, LaneConfig, Queue, Queued
+from agentq import (
+    Completed,
+    Failed,
+    InFlight,
+    Job,
+    JobFailed,
+    LaneConfig,
+    Pending,
+    Queue,
+    QueueClosed,
+    Queued,
+    Transition,
+)
 
 TIGHT = {name: LaneConfig(capacity=1, permits=1) for name in ("high", "normal", "low")}
 
@@ -37,24 +49,55 @@ async def test_an_asynchronous_source_that_waits_is_stopped_and_cleans_up() -> N
 
 
 async def test_an_asynchronous_source_that_fails_unseen_leaves_no_error_behind() -> None:
-    failed = asyncio.Event()
+    go = asyncio.Event()
 
     async def fails() -> AsyncIterator[Job]:
         yield Job("k", value)
-        yield Job("other", gate)
-        failed.set()
+        await go.wait()
         raise ValueError("nobody asks for this job")
 
-    gate = Gate()
     async with Queue() as queue:
         outcomes: Any = queue.map(fails())
         assert await anext(outcomes) == ("k", Completed(None))
-        waits = asyncio.ensure_future(anext(outcomes))
-        await failed.wait()
-        waits.cancel()
-        await asyncio.wait((waits,))
-        gate.opened.set()
+        go.set()
+        await turns(3)
+        await outcomes.aclose()
     # "never retrieved" would reach the loop's exception handler, which fails every test here.
+
+
+@pytest.mark.parametrize("verb", ["push", "push_and_wait", "map"])
+async def test_a_job_that_on_change_has_cancelled_at_once_is_answered(verb: str) -> None:
+    def on_change(change: Transition) -> None:
+        if change.key == "k" and change.after == Pending():
+            queue.cancel("k")
+
+    gate = Gate()
+    async with Queue(TIGHT, on_change=on_change) as queue:
+        await queue.push(Job("runs", gate))
+        job = Job("k", value)
+        if verb == "push":
+            assert await (await handle_of(queue, job)) == Failed("cancelled")
+        elif verb == "push_and_wait":
+            with pytest.raises(JobFailed, match="cancelled"):
+                await queue.push_and_wait(job)
+        else:
+            assert [item async for item in queue.map([job])] == [("k", Failed("cancelled"))]
+        gate.opened.set()
+
+
+@pytest.mark.parametrize("verb", ["push", "push_and_wait", "map"])
+async def test_a_push_during_which_on_change_closes_the_queue_is_turned_away(verb: str) -> None:
+    def on_change(change: Transition) -> None:
+        if change.key == "k" and change.after == Pending():
+            queue.close()
+
+    async with Queue(TIGHT, on_change=on_change) as queue:
+        await queue.push(Job("runs", Gate()))
+        await queue.push(Job("waits", value))
+        job = Job("k", value)
+        with pytest.raises(QueueClosed):
+            await (anext(queue.map([job])) if verb == "map" else getattr(queue, verb)(job))
+        assert queue.state("k") is None
 
 
 async def test_of_an_endless_source_of_one_key_in_flight_no_more_is_taken_than_there_is_room() -> (
