@@ -220,8 +220,8 @@ def test_calls_on_its_own_loops_thread_are_told_that_they_would_block_it() -> No
 
     async def job() -> None:
         for call in (
-            lambda: queue.push(Job("other", give)),
-            lambda: queue.push_and_wait(Job("other", give)),
+            lambda: queue.push(Job("other", give), timeout=0.5),
+            lambda: queue.push_and_wait(Job("other", give), timeout=0.5),
             lambda: next(queue.map([Job("other", give)])),
             lambda: queue.drain(),
         ):
@@ -232,7 +232,7 @@ def test_calls_on_its_own_loops_thread_are_told_that_they_would_block_it() -> No
     def on_change(change: Transition) -> None:
         if change.key == "k":
             with pytest.raises(WouldDeadlock):
-                queue.push(Job("other", give))
+                queue.push(Job("other", give), timeout=0.5)
             told.append("on_change")
 
     with BlockingQueue(on_change=on_change) as queue:
