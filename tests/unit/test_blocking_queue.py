@@ -220,8 +220,8 @@ def test_calls_on_its_own_loops_thread_are_told_that_they_would_block_it() -> No
 
     async def job() -> None:
         for call in (
-            lambda: queue.push(Job("other", give), timeout=0.5),
-            lambda: queue.push_and_wait(Job("other", give), timeout=0.5),
+            lambda: queue.push(Job("other", give)),
+            lambda: queue.push_and_wait(Job("other", give)),
             lambda: next(queue.map([Job("other", give)])),
             lambda: queue.drain(),
         ):
@@ -232,14 +232,22 @@ def test_calls_on_its_own_loops_thread_are_told_that_they_would_block_it() -> No
     def on_change(change: Transition) -> None:
         if change.key == "k":
             with pytest.raises(WouldDeadlock):
-                queue.push(Job("other", give), timeout=0.5)
+                queue.push(Job("other", give))
             told.append("on_change")
 
-    with BlockingQueue(on_change=on_change) as queue:
-        queue.push_and_wait(Job("k", job))
-        assert queue.state("other") is None
-        assert queue.push_and_wait(Job("other", give, args=(1,))) == 1
-    assert sorted(told) == ["job"] * 4 + ["on_change"] * 3
+    def use() -> None:
+        with queue:
+            queue.push_and_wait(Job("k", job))
+            assert queue.state("other") is None
+            assert queue.push_and_wait(Job("other", give, args=(1,))) == 1
+            told.append("end")
+
+    queue = BlockingQueue(on_change=on_change)
+    # Apart, since a loop that is blocked can be neither used nor left any more.
+    thread = threading.Thread(target=use, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert sorted(told) == ["end", *["job"] * 4, *["on_change"] * 3]
 
 
 def test_a_job_runs_in_a_copy_of_its_pushers_context() -> None:
