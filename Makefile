@@ -30,9 +30,11 @@ format: $(VENV)/.ready
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-# Ratios against hand-written code and peers: on the default loop, on uvloop, with eager tasks.
+# Ratios against hand-written code and peers: on the default loop, on uvloop, with eager tasks;
+# and where the time of a job goes.
 bench: $(BENCH)/.ready
 	$(BENCH)/bin/python benchmarks/in_process.py
+	$(BENCH)/bin/python benchmarks/steps.py
 	$(BENCH)/bin/python benchmarks/in_process.py --loop uvloop --no-memory
 	$(BENCH)/bin/python scripts/interpreters.py bench-eager
 

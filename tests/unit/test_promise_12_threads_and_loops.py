@@ -24,6 +24,7 @@ from agentq import (
     Queue,
     QueueClosed,
     Queued,
+    Retry,
     State,
     task,
 )
@@ -278,3 +279,35 @@ async def test_a_queue_without_a_running_loop_cannot_be_entered_by_mistake() -> 
 
     with pytest.raises(RuntimeError, match="no running event loop"):
         await asyncio.to_thread(enter)
+
+
+async def test_a_job_cancelled_in_backoff_from_another_thread_has_its_timer_stopped_at_home(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[int] = []
+
+    async def fails() -> None:
+        raise ValueError
+
+    async with Queue() as queue:
+        call_later = queue._scheduler.call_later
+
+        def watched(*args: Any) -> Any:
+            timer = call_later(*args)
+
+            class Timer:
+                def cancel(self) -> None:
+                    threads.append(threading.get_ident())
+                    timer.cancel()
+
+            return Timer()
+
+        monkeypatch.setattr(queue._scheduler, "call_later", watched)
+        await queue.push(Job("k", fails, retry=Retry(attempts=2, initial=3600)))
+        while not queue.stats()["normal"].retrying:
+            await asyncio.sleep(0)
+        assert await asyncio.to_thread(queue.cancel, "k")
+        assert queue.state("k") == Failed("cancelled")
+        while not threads:
+            await asyncio.sleep(0)
+    assert threads == [threading.get_ident()]

@@ -62,7 +62,7 @@ class BlockingHandle:
         if entry.phase is SETTLED:
             return
         try:
-            self._queue.call(lambda: for_outcome(entry), timeout)
+            self._queue._call(lambda: for_outcome(entry), timeout)  # noqa: SLF001 (one module)
         except QueueClosed as error:
             if entry.phase is not SETTLED:
                 raise JobLost(entry.key, str(error)) from None
@@ -142,7 +142,7 @@ class BlockingQueue:
         Raises `TimeoutError` when the lane has no room within `timeout`, and leaves nothing
         behind; and what `Queue.push` raises.
         """
-        accepted = self.call(lambda: self._queue.push(job), timeout)
+        accepted = self._call(lambda: self._queue.push(job), timeout)
         if isinstance(accepted, Cached):
             return accepted
         handle = BlockingHandle(self, accepted.handle._entry)  # noqa: SLF001 (its other face)
@@ -150,21 +150,21 @@ class BlockingQueue:
 
     def push_and_wait(self, job: Job, *, timeout: float | timedelta | None = None) -> Any:
         """As `Queue.push_and_wait`. Raises `TimeoutError` after `timeout`; the job runs on."""
-        return self.call(lambda: self._queue.push_and_wait(job), timeout)
+        return self._call(lambda: self._queue.push_and_wait(job), timeout)
 
     def map(self, jobs: Iterable[Job]) -> Generator[tuple[str, Outcome], None, None]:
         """As `Queue.map`, from an iterable, which is read on the queue's thread."""
         outcomes = self._queue.map(jobs)
         try:
             while True:
-                item = self.call(lambda: _next(outcomes))
+                item = self._call(lambda: _next(outcomes))
                 if item is _END:
                     return
                 yield item
         finally:
             # Collected by the garbage collector on the loop's own thread, it is closed by asyncio.
             if not self._ended and threading.current_thread() is not self._thread:
-                self.call(outcomes.aclose)
+                self._call(outcomes.aclose)
 
     def state(self, key: str) -> State | None:
         """As `Queue.state`."""
@@ -185,7 +185,7 @@ class BlockingQueue:
             self.close()
             return
         with suppress(QueueClosed):  # closed already, or meanwhile: nothing is left to drain
-            self.call(lambda: self._queue.drain(limit))
+            self._call(lambda: self._queue.drain(limit))
 
     def close(self) -> None:
         """As `Queue.close`, and end the thread.
@@ -208,7 +208,7 @@ class BlockingQueue:
             return
         thread.join()
 
-    def call(
+    def _call(
         self, verb: Callable[[], Coroutine[Any, Any, T]], timeout: float | timedelta | None = None
     ) -> T:
         """Run a verb on the queue's loop, wait until it has ended, and return its result.

@@ -1,7 +1,7 @@
 """Timeouts of running jobs: one heap and at most one timer of the loop for all of them.
 
-Most timeouts never fire. A loop's timer costs about half of `asyncio.timeout`; an item in this
-heap costs a fraction of that (`make bench` measures it). An item whose deadline was met stays in
+Most timeouts never fire, and an item in this heap costs less than a timer of the loop's (`make
+bench` measures what a timeout adds to a job). An item whose deadline was met stays in
 the heap, empty, until it is due or until such items are the larger part.
 """
 

@@ -3,7 +3,7 @@
 Recording and stopping are two steps. Usually they are one moment, when the job's task ends. A run
 that is given up (timed out, or synchronous and cancelled) is recorded at once, while its code may
 go on: it lingers, keeps its permit, and holds back the next run of its key until it has stopped.
-Everything here happens on the queue's loop, without `await`.
+Runs end on the queue's loop; a job can be failed from any thread. Nothing here awaits.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def fail(scheduler: Scheduler, entry: Entry, reason: str, error: BaseException |
     if entry.deadline is not None:
         scheduler.deadlines.meet(entry)
     if entry.timer is not None:
-        entry.timer.cancel()
+        scheduler.at_home(entry.timer.cancel)  # a loop's timers are for its own thread
         entry.timer = None
     entry.error = error
     entry.lane.failed += 1

@@ -220,7 +220,7 @@ class Scheduler:
                 continue
             if not at_home:
                 if lane.waiting:
-                    self._at_home(self._advance_soon, lane)
+                    self.at_home(self._advance_soon, lane)
                 return
             entry = lane.next_started()
             if entry is None:
@@ -285,7 +285,7 @@ class Scheduler:
             if entry.phase is RUNNING:
                 entry.stop = entry.stop or Stop.CANCEL
                 if entry.task is not None:
-                    self._at_home(entry.task.cancel)
+                    self.at_home(entry.task.cancel)
             else:
                 self._drop_place(entry)
                 endings.fail(self, entry, Stop.CANCEL.value, None)
@@ -331,7 +331,7 @@ class Scheduler:
                 self.lingering[entry.key] = entry
                 endings.lose(self, entry, why)
             if entry.task is not None and not dead:
-                self._at_home(entry.task.cancel)
+                self.at_home(entry.task.cancel)
         self.wake_idlers()
 
     def is_only_a_push(self, entry: Entry) -> bool:
@@ -358,7 +358,8 @@ class Scheduler:
         """Have the loop call `call(entry)` after `delay` seconds, in the queue's own context."""
         return self.home.call_later(delay, call, entry, context=self._context)
 
-    def _at_home(self, call: Callable[..., object], *args: object) -> None:
+    def at_home(self, call: Callable[..., object], *args: object) -> None:
+        """Make a call on the queue's loop: now if this is it, else soon."""
         if _get_running_loop() is self.home:
             call(*args)
         else:
